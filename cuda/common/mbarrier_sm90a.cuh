@@ -1,0 +1,57 @@
+/* Shared-memory barriers: the full and empty signals of every load ring. PTX ISA 9.0, 9.7.13.15 (mbarrier).
+   A wait that never ends is a bug in a kernel, not a state to sit in: after about a second it traps, and the caller gets a CUDA error
+   instead of a hung device. The unqualified (cta-scope) forms are meant: the .cluster ones put a device-wide fence on every arrive. */
+#pragma once
+#include <cstdint>
+
+__device__ __forceinline__ uint32_t smem_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
+
+// 9.7.13.15.9 mbarrier.init
+__device__ __forceinline__ void mbarrier_init(uint32_t barrier, uint32_t arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+
+// 9.7.13.4 fence: makes initialised barriers visible to the copy engine
+__device__ __forceinline__ void fence_mbarrier_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+
+// 9.7.13.15.13 mbarrier.arrive
+__device__ __forceinline__ void mbarrier_arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+// 9.7.13.15.13 mbarrier.arrive.expect_tx: one arrival that also announces `bytes` of copies
+__device__ __forceinline__ void mbarrier_expect(uint32_t barrier, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
+// 9.7.13.15.16 mbarrier.try_wait
+__device__ __forceinline__ bool mbarrier_try_wait(uint32_t barrier, uint32_t parity) {
+  uint32_t done;
+  asm volatile(
+      "{\n.reg .pred p;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n}\n"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return done;
+}
+
+__device__ __forceinline__ void mbarrier_wait(uint32_t barrier, uint32_t parity) {
+  uint32_t tries = 0;
+  while (!mbarrier_try_wait(barrier, parity))
+    if (++tries > 4000000u) __trap();
+}
+
+// The place in a ring of STAGES buffers and the parity its barriers have there.
+template <int STAGES>
+struct Ring {
+  int stage = 0;
+  uint32_t parity = 0;
+  __device__ __forceinline__ void advance() {
+    if (++stage == STAGES) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};

@@ -1,0 +1,27 @@
+/* Order between warps, proxies and grids. */
+#pragma once
+#include <cstdint>
+
+// PTX ISA 9.0, 9.7.13.1 barrier: `threads` (a multiple of 32) threads of the block meet at barrier `id` (1..15)
+__device__ __forceinline__ void named_barrier_sync(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+__device__ __forceinline__ void named_barrier_arrive(int id, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+
+// 9.7.13.4 fence.proxy.async: ordinary writes before it are seen by wgmma and the copy engine after the next barrier
+__device__ __forceinline__ void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ __forceinline__ void fence_async_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
+
+// 9.7.19.5 setmaxnreg, by all four warps of a warpgroup
+template <int REGISTERS>
+__device__ __forceinline__ void registers_increase() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+}
+template <int REGISTERS>
+__device__ __forceinline__ void registers_decrease() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+}
+
+/* 9.7.13.13 griddepcontrol (programmatic dependent launch). A kernel lets its successor start early with pdl_launch(), which publishes nothing;
+   the successor's pdl_wait() returns when every earlier grid of the chain has ended and its writes are visible. Every kernel of a chain waits,
+   and touches nothing that another kernel of it writes or still reads before it has. */
+__device__ __forceinline__ void pdl_launch() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+__device__ __forceinline__ void pdl_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }

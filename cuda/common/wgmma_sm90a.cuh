@@ -1,0 +1,87 @@
+/* Warpgroup matrix multiply-accumulate: D(64 x N, fp32) (+)= A(64 x 16, fp16) B(16 x N, fp16). PTX ISA 9.0, 9.7.15.5 (wgmma.mma_async).
+   B is always in shared memory, A there (wgmma_ss) or in registers (wgmma_rs). `accumulate` 0 starts a sum. TRANSPOSE_B 1: B lies N-major, as a
+   row-major (K, N) matrix does; 0: K-major. Four warps take part; all must pass the same descriptors.
+
+   Accumulator of lane l of warp w, register 4 i + r: row 16 w + l / 4 + 8 (r / 2), column 8 i + 2 (l % 4) + r % 2 (9.7.15.5.1).
+   A fragment: a[0..3] = rows l / 4 and l / 4 + 8 at columns 2 (l % 4), then both at columns 8 + 2 (l % 4): four neighbouring fp32
+   accumulators of a product, packed in pairs, are the A fragment of the next one. */
+#pragma once
+#include <cstdint>
+
+// 9.7.15.7.1 wgmma.fence, before the first wgmma and after any other access to its registers
+__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+// 9.7.15.7.2 wgmma.commit_group
+__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// 9.7.15.7.3 wgmma.wait_group
+template <int PENDING>
+__device__ __forceinline__ void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+}
+
+/* 9.7.15.5.1.2.2 matrix descriptor, for tiles the copy engine laid out with a swizzle of SWIZZLE bytes (128, 64 or 32); tiles start on 8 SWIZZLE bytes.
+   K-major, SWIZZLE / 2 columns of K per row: `stride` = 8 SWIZZLE (eight rows further), `leading` unused; +32 bytes per 16 of K.
+   N-major, slabs of SWIZZLE / 2 columns of N, one row per k: `leading` = distance of slabs, `stride` = 8 SWIZZLE (eight k further);
+   +16 SWIZZLE bytes per 16 of K. */
+template <int SWIZZLE>
+__host__ __device__ constexpr uint64_t wgmma_descriptor(uint32_t leading_bytes, uint32_t stride_bytes) {
+  return static_cast<uint64_t>(leading_bytes >> 4) << 16 | static_cast<uint64_t>(stride_bytes >> 4) << 32 |
+         (SWIZZLE == 128 ? 1ull : SWIZZLE == 64 ? 2ull : 3ull) << 62;
+}
+__device__ __forceinline__ uint64_t wgmma_at(uint64_t descriptor, uint32_t address) { return descriptor | (address & 0x3FFFF) >> 4; }
+
+template <int N>
+struct Wgmma;
+
+// Operand lists: the accumulators are asm operands %0 to %(N / 2 - 1), ten to a line.
+#define REGS_10(t) "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t "8, %" #t "9, "
+#define ACCUMULATORS_8(i) \
+  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define ACCUMULATORS_16(i) ACCUMULATORS_8(i), ACCUMULATORS_8(i + 8)
+#define ACCUMULATORS_32(i) ACCUMULATORS_16(i), ACCUMULATORS_16(i + 16)
+
+// P0..P6: the operand numbers that follow the accumulators.
+#define WGMMA_SHAPE(N, REGISTERS, ACCUMULATORS, P0, P1, P2, P3, P4, P5, P6)                                                                  \
+  template <>                                                                                                                                \
+  struct Wgmma<N> {                                                                                                                          \
+    template <int TRANSPOSE_B>                                                                                                               \
+    static __device__ __forceinline__ void ss(float (&d)[N / 2], uint64_t a, uint64_t b, int accumulate) {                                   \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #P2 ", 0;\n"                                                                        \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" REGISTERS "}, %" #P0 ", %" #P1 ", p, 1, 1, 0, %" #P3 ";\n}\n"  \
+                   : ACCUMULATORS                                                                                                            \
+                   : "l"(a), "l"(b), "r"(accumulate), "n"(TRANSPOSE_B));                                                                     \
+    }                                                                                                                                        \
+    template <int TRANSPOSE_B>                                                                                                               \
+    static __device__ __forceinline__ void rs(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, int accumulate) {                       \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #P5 ", 0;\n"                                                                        \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" REGISTERS "}, {%" #P0 ", %" #P1 ", %" #P2 ", %" #P3 "}, %" #P4  \
+                   ", p, 1, 1, %" #P6 ";\n}\n"                                                                                               \
+                   : ACCUMULATORS                                                                                                            \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(TRANSPOSE_B));                                 \
+    }                                                                                                                                        \
+  };
+
+#define ACCUMULATORS_N32 ACCUMULATORS_16(0)
+#define ACCUMULATORS_N64 ACCUMULATORS_32(0)
+#define ACCUMULATORS_N96 ACCUMULATORS_32(0), ACCUMULATORS_16(32)
+#define ACCUMULATORS_N128 ACCUMULATORS_32(0), ACCUMULATORS_32(32)
+#define ACCUMULATORS_N192 ACCUMULATORS_32(0), ACCUMULATORS_32(32), ACCUMULATORS_32(64)
+#define ACCUMULATORS_N256 ACCUMULATORS_32(0), ACCUMULATORS_32(32), ACCUMULATORS_32(64), ACCUMULATORS_32(96)
+
+WGMMA_SHAPE(32, REGS_10() "%10, %11, %12, %13, %14, %15", ACCUMULATORS_N32, 16, 17, 18, 19, 20, 21, 22)
+WGMMA_SHAPE(64, REGS_10() REGS_10(1) REGS_10(2) "%30, %31", ACCUMULATORS_N64, 32, 33, 34, 35, 36, 37, 38)
+WGMMA_SHAPE(96, REGS_10() REGS_10(1) REGS_10(2) REGS_10(3) "%40, %41, %42, %43, %44, %45, %46, %47", ACCUMULATORS_N96, 48, 49, 50, 51, 52, 53, 54)
+WGMMA_SHAPE(128, REGS_10() REGS_10(1) REGS_10(2) REGS_10(3) REGS_10(4) REGS_10(5) "%60, %61, %62, %63", ACCUMULATORS_N128, 64, 65, 66, 67, 68, 69, 70)
+WGMMA_SHAPE(192, REGS_10() REGS_10(1) REGS_10(2) REGS_10(3) REGS_10(4) REGS_10(5) REGS_10(6) REGS_10(7) REGS_10(8) "%90, %91, %92, %93, %94, %95", ACCUMULATORS_N192, 96, 97, 98, 99, 100, 101, 102)
+WGMMA_SHAPE(256, REGS_10() REGS_10(1) REGS_10(2) REGS_10(3) REGS_10(4) REGS_10(5) REGS_10(6) REGS_10(7) REGS_10(8) REGS_10(9) REGS_10(10) REGS_10(11) "%120, %121, %122, %123, %124, %125, %126, %127", ACCUMULATORS_N256, 128, 129, 130, 131, 132, 133, 134)
+
+#undef WGMMA_SHAPE
+#undef ACCUMULATORS_N32
+#undef ACCUMULATORS_N64
+#undef ACCUMULATORS_N96
+#undef ACCUMULATORS_N128
+#undef ACCUMULATORS_N192
+#undef ACCUMULATORS_N256
+#undef ACCUMULATORS_32
+#undef ACCUMULATORS_16
+#undef ACCUMULATORS_8
+#undef REGS_10
