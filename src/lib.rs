@@ -1,4 +1,31 @@
 //! One GPT-2-small transformer block behind one C function.
+//!
+//! ```text
+//! ffi ─> backend ─> cpu                 the readable specification, also the no-GPU product
+//!                └> cuda ─> block       the sequence of launches
+//!                           ├ plan      which kernels, tiles and grids (pure)
+//!                           └ launch    the one place that launches
+//! dims, weights, precision, error, knobs are leaves that all of them use.
+//! ```
+//!
+//! Environment, read once, at the first call:
+//!
+//! | variable | values | effect |
+//! |---|---|---|
+//! | `SOLVE_DEVICE` | `cpu`, `cuda` | `cpu` never touches a GPU; `cuda` makes a missing GPU an error; unset: a GPU if there is one |
+//! | `SOLVE_ARCH` | `sm75`, `sm80`, `sm90a` | run this path although the GPU could run a later one |
+//! | `SOLVE_PRECISION` | `fast`, `exact` | precision of `solve()`; a handle has an option for it |
+#![deny(unsafe_op_in_unsafe_fn, missing_docs)]
+#![warn(clippy::undocumented_unsafe_blocks, clippy::unwrap_used, clippy::expect_used)]
 
+pub mod backend;
+pub mod cpu;
 pub mod dims;
+pub mod error;
+pub mod ffi;
+pub mod host;
+pub mod knobs;
+pub mod precision;
+pub mod registry;
+pub mod span;
 pub mod weights;

@@ -42,6 +42,25 @@ pub const B_PROJ: Param = after(W_PROJ, D);
 /// Floats in the whole buffer.
 pub const WEIGHTS_LEN: usize = B_PROJ.offset + B_PROJ.len;
 
+/// A parameter's name, place, and (in, out) where it is a matrix.
+pub type Entry = (&'static str, Param, Option<(usize, usize)>);
+
+/// The whole buffer as a table, in order.
+pub const PARAMS: [Entry; 12] = [
+    ("gamma1", GAMMA1, None),
+    ("beta1", BETA1, None),
+    ("w_qkv", W_QKV, Some((D, QKV))),
+    ("b_qkv", B_QKV, None),
+    ("w_attn", W_ATTN, Some((D, D))),
+    ("b_attn", B_ATTN, None),
+    ("gamma2", GAMMA2, None),
+    ("beta2", BETA2, None),
+    ("w_fc", W_FC, Some((D, FFN))),
+    ("b_fc", B_FC, None),
+    ("w_proj", W_PROJ, Some((FFN, D))),
+    ("b_proj", B_PROJ, None),
+];
+
 const _: () = assert!(WEIGHTS_LEN == 7_087_872);
 
 /// The weight buffer as its twelve parameters.

@@ -1,0 +1,262 @@
+/*
+ * libsolve: one GPT-2-small transformer block behind one function.
+ *
+ * Generated from src/ffi.rs; edit there.
+ *
+ *   h = LN1(x);  [Q|K|V] = h W_qkv + b_qkv;  head i = softmax(Q_i K_i^T / 8) V_i
+ *   x1 = x + concat(heads) W_attn + b_attn;  output = x1 + gelu_tanh(LN2(x1) W_fc + b_fc) W_proj + b_proj
+ *
+ * Width 768, 12 heads of 64, feed-forward 3072, LayerNorm epsilon 1e-5 over the biased variance. Everything is fp32 and row-major.
+ *
+ * Pointers      Device memory of any GPU of the process (its primary context: cudaMalloc, PyTorch and the like), managed memory,
+ *               pinned or pageable host memory. x, output and weights are all on one device or all on the host. 4-byte alignment is
+ *               enough, 16 is faster. output may be x itself; any other overlap of output with an input is SOLVE_STATUS_OVERLAP.
+ * Ownership     The library keeps no pointer that it is given after the work that was asked for is done, and frees none but handles.
+ * Threads       Every function may be called by any number of threads at once, on the same handle too.
+ * Context       The CUDA context current in the calling thread is the same after a call.
+ * Errors        No function prints, aborts or throws. A call that fails leaves output as it was, with one exception: a fault of the
+ *               device during a call that waits fills host output with NaN. After such a fault every later call on that device
+ *               reports SOLVE_STATUS_DRIVER. Output parameters are written on success only.
+ * No GPU        Without an NVIDIA driver or a usable GPU, host pointers are served by the CPU.
+ */
+
+
+#ifndef SOLVE_H
+#define SOLVE_H
+
+#include <stddef.h>
+
+/* The weight buffer: twelve parameters end to end, in floats, matrices stored (in, out). */
+#define SOLVE_D 768
+#define SOLVE_WEIGHTS_LEN 7087872
+#define SOLVE_GAMMA1_OFFSET 0 /* (768) */
+#define SOLVE_GAMMA1_LEN 768
+#define SOLVE_BETA1_OFFSET 768 /* (768) */
+#define SOLVE_BETA1_LEN 768
+#define SOLVE_W_QKV_OFFSET 1536 /* (768, 2304) */
+#define SOLVE_W_QKV_LEN 1769472
+#define SOLVE_B_QKV_OFFSET 1771008 /* (2304) */
+#define SOLVE_B_QKV_LEN 2304
+#define SOLVE_W_ATTN_OFFSET 1773312 /* (768, 768) */
+#define SOLVE_W_ATTN_LEN 589824
+#define SOLVE_B_ATTN_OFFSET 2363136 /* (768) */
+#define SOLVE_B_ATTN_LEN 768
+#define SOLVE_GAMMA2_OFFSET 2363904 /* (768) */
+#define SOLVE_GAMMA2_LEN 768
+#define SOLVE_BETA2_OFFSET 2364672 /* (768) */
+#define SOLVE_BETA2_LEN 768
+#define SOLVE_W_FC_OFFSET 2365440 /* (768, 3072) */
+#define SOLVE_W_FC_LEN 2359296
+#define SOLVE_B_FC_OFFSET 4724736 /* (3072) */
+#define SOLVE_B_FC_LEN 3072
+#define SOLVE_W_PROJ_OFFSET 4727808 /* (3072, 768) */
+#define SOLVE_W_PROJ_LEN 2359296
+#define SOLVE_B_PROJ_OFFSET 7087104 /* (768) */
+#define SOLVE_B_PROJ_LEN 768
+
+/* A solve_options with every field at its default. */
+#define SOLVE_OPTIONS_DEFAULT {sizeof(solve_options), -1, SOLVE_PRECISION_FAST, 0, 0}
+
+/**
+ * Outcome of a call.
+ */
+typedef enum {
+  /**
+   * The call did what it says.
+   */
+  SOLVE_STATUS_OK = 0,
+  /**
+   * A pointer argument is null.
+   */
+  SOLVE_STATUS_NULL_POINTER = 1,
+  /**
+   * A number is outside its range, an options struct has the wrong size, or a buffer is too short for its shape.
+   */
+  SOLVE_STATUS_INVALID_ARGUMENT = 2,
+  /**
+   * A pointer is not a multiple of 4 bytes.
+   */
+  SOLVE_STATUS_MISALIGNED = 3,
+  /**
+   * `output` overlaps an input other than by being `x` itself.
+   */
+  SOLVE_STATUS_OVERLAP = 4,
+  /**
+   * The pointers are not all on one device or all on the host, or not where the handle is.
+   */
+  SOLVE_STATUS_MIXED_MEMORY = 5,
+  /**
+   * A pointer is not memory that this process may use: freed, foreign, or read-only output.
+   */
+  SOLVE_STATUS_BAD_POINTER = 6,
+  /**
+   * The device or the host has too little memory.
+   */
+  SOLVE_STATUS_OUT_OF_MEMORY = 7,
+  /**
+   * No usable GPU where one is required.
+   */
+  SOLVE_STATUS_NO_DEVICE = 8,
+  /**
+   * The CUDA driver reported an error. After a fault on the device every later call on that device reports it again.
+   */
+  SOLVE_STATUS_DRIVER = 9,
+  /**
+   * This build, driver or GPU cannot do what was asked.
+   */
+  SOLVE_STATUS_UNSUPPORTED = 10,
+  /**
+   * The handle was never created or is already destroyed.
+   */
+  SOLVE_STATUS_BAD_HANDLE = 11,
+  /**
+   * A defect in the library, caught before it could reach the caller.
+   */
+  SOLVE_STATUS_PANIC = 12,
+} solve_status;
+
+/**
+ * Precision of the matrix products.
+ */
+typedef enum {
+  /**
+   * fp16 operands, fp32 accumulation, fp32 residual stream.
+   */
+  SOLVE_PRECISION_FAST = 0,
+  /**
+   * Operands split in two halves: close to fp32. Needs the CPU backend in this version.
+   */
+  SOLVE_PRECISION_EXACT = 1,
+} solve_precision;
+
+/**
+ * A block whose weights are prepared, made by solve_block_create. Opaque.
+ */
+typedef struct solve_block solve_block;
+
+/**
+ * What a block is to be. Start from SOLVE_OPTIONS_DEFAULT, so that size is right, and change what you need.
+ */
+typedef struct {
+  /**
+   * sizeof(solve_options), by which the library knows the caller's version of this struct.
+   */
+  size_t size;
+  /**
+   * Ordinal of the GPU; -1 is the one that holds the weights, or the current one if they are on the host.
+   */
+  int device;
+  /**
+   * Precision of the matrix products.
+   */
+  solve_precision precision;
+  /**
+   * Not 0: token i attends to tokens 0..i of its own sequence only.
+   */
+  int causal;
+  /**
+   * Tokens (batch * seq_len) that one forward may have: what memory is reserved for. 0 is 4096.
+   */
+  int max_tokens;
+} solve_options;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * Runs the block once: output = block(x), x and output (seq_len, 768), weights SOLVE_WEIGHTS_LEN floats, seq_len 1 or more.
+ *
+ * With device pointers the work is enqueued on the legacy default stream of the device that holds them, and solve returns without waiting.
+ * With host or managed pointers it returns when output is ready. Nothing about x, output or weights is remembered: weights rewritten in
+ * place are seen by the next call. The outcome is in solve_last_status and solve_last_error of the same thread.
+ *
+ * The caller's part:
+ * Device pointers stay valid until the enqueued work is done; nobody else writes the buffers meanwhile.
+ */
+void solve(const float *x,
+           float *output,
+           const float *weights,
+           int seq_len);
+
+/**
+ * Status of this thread's latest call of solve or of a solve_block function. SOLVE_STATUS_OK before the first.
+ */
+solve_status solve_last_status(void);
+
+/**
+ * What went wrong in this thread's latest call, as a sentence; "" if nothing did. The string is the library's and lives until this thread's
+ * next call of solve or of a solve_block function.
+ */
+const char *solve_last_error(void);
+
+/**
+ * A status in words, such as "null pointer". Never null, static.
+ */
+const char *solve_status_string(int status);
+
+/**
+ * Version of the library, of the CUDA compiler, and the architectures built in, such as "0.1.0 cuda 13.0 sm75 sm80 sm90a". Static.
+ */
+const char *solve_version(void);
+
+/**
+ * SHA-256, in hexadecimal, of the sources that this library was built from. Static.
+ */
+const char *solve_build_id(void);
+
+/**
+ * Prepares a block: takes a copy of weights (SOLVE_WEIGHTS_LEN floats, on a device or on the host) in the form the kernels like best, and
+ * reserves memory for options->max_tokens. options may be null: all defaults. Returns when the block is ready, and weights may then be
+ * freed. Destroy the block with solve_block_destroy.
+ *
+ * The caller's part:
+ * options is null or points to a solve_options; block points to where the handle is to be written.
+ */
+solve_status solve_block_create(const float *weights,
+                                const solve_options *options,
+                                solve_block **block);
+
+/**
+ * Runs a prepared block on batch sequences of seq_len tokens: x and output are (batch, seq_len, 768), batch * seq_len is at most max_tokens.
+ *
+ * On a GPU: x and output are device or managed memory of the block's device. The work is enqueued on stream (a CUstream or cudaStream_t of
+ * that device, null for the legacy default stream); nothing is allocated, nothing waited for, and a capturing stream gets the work into its
+ * graph. Calls on one block run in the order in which they were made, whatever their streams; launches of a captured graph are ordered by
+ * whoever launches them, against each other and against other use of the block. Host memory is served too, but then the call waits and must
+ * not be captured. On the CPU: x and output are host memory, stream is null, and output is ready on return.
+ *
+ * The caller's part:
+ * As for solve; stream is a live stream of the block's device.
+ */
+solve_status solve_block_forward(solve_block *block,
+                                 const float *x,
+                                 float *output,
+                                 int batch,
+                                 int seq_len,
+                                 void *stream);
+
+/**
+ * Replaces a block's weights, in stream order: forwards enqueued before it use the old ones, later ones the new. Device weights must stay
+ * as they are until the work enqueued on stream is done; host weights may be reused on return. Captured graphs see the new weights too.
+ *
+ * The caller's part:
+ * As for solve_block_forward.
+ */
+solve_status solve_block_update(solve_block *block,
+                                const float *weights,
+                                void *stream);
+
+/**
+ * Waits for the block's work and frees it. Null is allowed. Graphs that captured the block must not be launched any more.
+ *
+ * The caller's part:
+ * None: a handle that does not exist is an error.
+ */
+solve_status solve_block_destroy(solve_block *block);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* SOLVE_H */

@@ -1,0 +1,244 @@
+//! The C ABI: every `extern "C"`, every raw pointer of a caller, and the guard that lets no panic out. Nothing else.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::ffi::CString;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
+
+use crate::backend;
+use crate::backend::{BlockOptions, Stream};
+use crate::error::{Error, SolveStatus};
+use crate::precision::SolvePrecision;
+use crate::registry;
+
+/// A block whose weights are prepared, made by solve_block_create. Opaque.
+pub struct SolveBlock {
+    _private: [u8; 0],
+}
+
+/// What a block is to be. Start from SOLVE_OPTIONS_DEFAULT, so that size is right, and change what you need.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct SolveOptions {
+    /// sizeof(solve_options), by which the library knows the caller's version of this struct.
+    pub size: usize,
+    /// Ordinal of the GPU; -1 is the one that holds the weights, or the current one if they are on the host.
+    pub device: c_int,
+    /// Precision of the matrix products.
+    pub precision: SolvePrecision,
+    /// Not 0: token i attends to tokens 0..i of its own sequence only.
+    pub causal: c_int,
+    /// Tokens (batch * seq_len) that one forward may have: what memory is reserved for. 0 is 4096.
+    pub max_tokens: c_int,
+}
+
+/// Runs the block once: output = block(x), x and output (seq_len, 768), weights SOLVE_WEIGHTS_LEN floats, seq_len 1 or more.
+///
+/// With device pointers the work is enqueued on the legacy default stream of the device that holds them, and solve returns without waiting.
+/// With host or managed pointers it returns when output is ready. Nothing about x, output or weights is remembered: weights rewritten in
+/// place are seen by the next call. The outcome is in solve_last_status and solve_last_error of the same thread.
+///
+/// # Safety
+/// Device pointers stay valid until the enqueued work is done; nobody else writes the buffers meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn solve(x: *const f32, output: *mut f32, weights: *const f32, seq_len: c_int) {
+    guard(|| backend::solve(x.addr(), output.addr(), weights.addr(), seq_len));
+}
+
+/// Status of this thread's latest call of solve or of a solve_block function. SOLVE_STATUS_OK before the first.
+#[unsafe(no_mangle)]
+pub extern "C" fn solve_last_status() -> SolveStatus {
+    LAST.with(|last| last.status.get())
+}
+
+/// What went wrong in this thread's latest call, as a sentence; "" if nothing did. The string is the library's and lives until this thread's
+/// next call of solve or of a solve_block function.
+#[unsafe(no_mangle)]
+pub extern "C" fn solve_last_error() -> *const c_char {
+    LAST.with(|last| last.message.borrow().as_deref().unwrap_or(c"").as_ptr())
+}
+
+/// A status in words, such as "null pointer". Never null, static.
+#[unsafe(no_mangle)]
+pub extern "C" fn solve_status_string(status: c_int) -> *const c_char {
+    let text: &CStr = match status {
+        0 => c"ok",
+        1 => c"null pointer",
+        2 => c"invalid argument",
+        3 => c"misaligned pointer",
+        4 => c"output overlaps an input",
+        5 => c"pointers of different memories",
+        6 => c"pointer to memory that may not be used",
+        7 => c"out of memory",
+        8 => c"no usable GPU",
+        9 => c"CUDA driver error",
+        10 => c"unsupported",
+        11 => c"no such block",
+        12 => c"defect in libsolve",
+        _ => c"unknown status",
+    };
+    text.as_ptr()
+}
+
+/// Version of the library, of the CUDA compiler, and the architectures built in, such as "0.1.0 cuda 13.0 sm75 sm80 sm90a". Static.
+#[unsafe(no_mangle)]
+pub extern "C" fn solve_version() -> *const c_char {
+    static TEXT: std::sync::OnceLock<CString> = std::sync::OnceLock::new();
+    TEXT.get_or_init(|| CString::new(backend::version()).unwrap_or_default()).as_ptr()
+}
+
+/// SHA-256, in hexadecimal, of the sources that this library was built from. Static.
+#[unsafe(no_mangle)]
+pub extern "C" fn solve_build_id() -> *const c_char {
+    concat!(env!("SOLVE_BUILD_ID"), "\0").as_ptr().cast()
+}
+
+/// Prepares a block: takes a copy of weights (SOLVE_WEIGHTS_LEN floats, on a device or on the host) in the form the kernels like best, and
+/// reserves memory for options->max_tokens. options may be null: all defaults. Returns when the block is ready, and weights may then be
+/// freed. Destroy the block with solve_block_destroy.
+///
+/// # Safety
+/// options is null or points to a solve_options; block points to where the handle is to be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn solve_block_create(
+    weights: *const f32,
+    options: *const SolveOptions,
+    block: *mut *mut SolveBlock,
+) -> SolveStatus {
+    guard(|| {
+        if block.is_null() {
+            return Err(Error::Null { argument: "block" });
+        }
+        // SAFETY: the caller passes null or a solve_options.
+        let options = unsafe { read_options(options) }?;
+        let handle = registry::insert(backend::Block::create(weights.addr(), options)?);
+        // SAFETY: not null, and the caller says that it is theirs to write.
+        unsafe { block.write(handle as *mut SolveBlock) };
+        Ok(())
+    })
+}
+
+/// Runs a prepared block on batch sequences of seq_len tokens: x and output are (batch, seq_len, 768), batch * seq_len is at most max_tokens.
+///
+/// On a GPU: x and output are device or managed memory of the block's device. The work is enqueued on stream (a CUstream or cudaStream_t of
+/// that device, null for the legacy default stream); nothing is allocated, nothing waited for, and a capturing stream gets the work into its
+/// graph. Calls on one block run in the order in which they were made, whatever their streams; launches of a captured graph are ordered by
+/// whoever launches them, against each other and against other use of the block. Host memory is served too, but then the call waits and must
+/// not be captured. On the CPU: x and output are host memory, stream is null, and output is ready on return.
+///
+/// # Safety
+/// As for solve; stream is a live stream of the block's device.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn solve_block_forward(
+    block: *mut SolveBlock,
+    x: *const f32,
+    output: *mut f32,
+    batch: c_int,
+    seq_len: c_int,
+    stream: *mut c_void,
+) -> SolveStatus {
+    guard(|| registry::get(block.addr())?.forward(x.addr(), output.addr(), batch, seq_len, Stream(stream.addr())))
+}
+
+/// Replaces a block's weights, in stream order: forwards enqueued before it use the old ones, later ones the new. Device weights must stay
+/// as they are until the work enqueued on stream is done; host weights may be reused on return. Captured graphs see the new weights too.
+///
+/// # Safety
+/// As for solve_block_forward.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn solve_block_update(
+    block: *mut SolveBlock,
+    weights: *const f32,
+    stream: *mut c_void,
+) -> SolveStatus {
+    guard(|| registry::get(block.addr())?.update(weights.addr(), Stream(stream.addr())))
+}
+
+/// Waits for the block's work and frees it. Null is allowed. Graphs that captured the block must not be launched any more.
+///
+/// # Safety
+/// None: a handle that does not exist is an error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn solve_block_destroy(block: *mut SolveBlock) -> SolveStatus {
+    guard(|| if block.is_null() { Ok(()) } else { registry::remove(block.addr()) })
+}
+
+/// Reads the caller's options without trusting the numbers in them.
+///
+/// # Safety
+/// `options` is null or points to at least its own `size` bytes.
+unsafe fn read_options(options: *const SolveOptions) -> Result<BlockOptions, Error> {
+    if options.is_null() {
+        return Ok(BlockOptions::default());
+    }
+    // SAFETY: every version of the struct begins with its size.
+    let size = unsafe { options.cast::<usize>().read_unaligned() };
+    if size != size_of::<SolveOptions>() {
+        let expected = "sizeof(solve_options) of this library's header";
+        return Err(Error::Invalid { argument: "options->size", value: size as i64, expected });
+    }
+    let number = |offset: usize| {
+        // SAFETY: the size is right, so the struct holds an int at each offset used below.
+        unsafe { options.byte_add(offset).cast::<c_int>().read_unaligned() }
+    };
+    BlockOptions::from_numbers(
+        number(core::mem::offset_of!(SolveOptions, device)),
+        number(core::mem::offset_of!(SolveOptions, precision)),
+        number(core::mem::offset_of!(SolveOptions, causal)),
+        number(core::mem::offset_of!(SolveOptions, max_tokens)),
+    )
+}
+
+/// What this thread's latest call came to.
+struct Last {
+    status: Cell<SolveStatus>,
+    message: RefCell<Option<CString>>,
+    guarded: Cell<bool>,
+}
+
+thread_local! {
+    static LAST: Last = const {
+        Last { status: Cell::new(SolveStatus::Ok), message: RefCell::new(None), guarded: Cell::new(false) }
+    };
+}
+
+/// Runs `body` and records errors and panics alike as this thread's last status.
+fn guard(body: impl FnOnce() -> Result<(), Error>) -> SolveStatus {
+    keep_panics_quiet();
+    LAST.with(|last| last.guarded.set(true));
+    let outcome = catch_unwind(AssertUnwindSafe(body));
+    LAST.with(|last| last.guarded.set(false));
+    match outcome {
+        Ok(Ok(())) => record(SolveStatus::Ok, None),
+        Ok(Err(error)) => record(error.status(), CString::new(error.to_string()).ok()),
+        Err(panic) => record(SolveStatus::Panic, CString::new(text_of(panic.as_ref())).ok()),
+    }
+}
+
+fn record(status: SolveStatus, message: Option<CString>) -> SolveStatus {
+    LAST.with(|last| {
+        last.status.set(status);
+        last.message.replace(message);
+    });
+    status
+}
+
+fn text_of(panic: &(dyn Any + Send)) -> String {
+    let said = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("defect in libsolve: {}", said.unwrap_or("no message"))
+}
+
+/// A panic in a guarded call is reported through the status, so it is not printed as well.
+fn keep_panics_quiet() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let print = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !LAST.with(|last| last.guarded.get()) {
+                print(panic);
+            }
+        }));
+    });
+}

@@ -1,0 +1,44 @@
+//! Host memory of the caller, checked against the kernel's own list of mappings before it is touched, so that a freed or foreign pointer
+//! becomes a status instead of a crash.
+
+use std::fs;
+
+use crate::error::Error;
+use crate::span::Span;
+
+/// The floats of a span that is only read.
+pub fn read<'a>(span: &Span) -> Result<&'a [f32], Error> {
+    check(span, "readable")?;
+    // SAFETY: aligned (Span), mapped readable for its whole length just now, and kept so by the caller during the call.
+    Ok(unsafe { std::slice::from_raw_parts(span.address as *const f32, span.bytes / size_of::<f32>()) })
+}
+
+/// The floats of a span that is written.
+pub fn write<'a>(span: &Span) -> Result<&'a mut [f32], Error> {
+    check(span, "writable")?;
+    // SAFETY: as in `read`, and writable; any slice over x at the same place is no longer used when this is written.
+    Ok(unsafe { std::slice::from_raw_parts_mut(span.address as *mut f32, span.bytes / size_of::<f32>()) })
+}
+
+/// Refuses a span that is not mapped with this access from its first byte to its last.
+pub fn check(span: &Span, access: &'static str) -> Result<(), Error> {
+    let Ok(maps) = fs::read_to_string("/proc/self/maps") else { return Ok(()) };
+    let mut covered = span.address;
+    for (start, end, permissions) in maps.lines().filter_map(mapping) {
+        let allowed = permissions.starts_with('r') && (access == "readable" || permissions[1..].starts_with('w'));
+        if allowed && start <= covered && covered < end {
+            covered = end;
+        }
+        if covered >= span.end() {
+            return Ok(());
+        }
+    }
+    Err(Error::BadPointer { argument: span.argument, address: span.address, access, bytes: span.bytes })
+}
+
+/// "start-end perms ..." as numbers.
+fn mapping(line: &str) -> Option<(usize, usize, &str)> {
+    let (range, rest) = line.split_once(' ')?;
+    let (start, end) = range.split_once('-')?;
+    Some((usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?, rest))
+}

@@ -1,0 +1,59 @@
+//! The environment knobs of the table in lib.rs, read once.
+
+use std::env;
+use std::sync::OnceLock;
+
+use crate::error::Error;
+use crate::precision::SolvePrecision;
+
+/// Which device `SOLVE_DEVICE` asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Device {
+    /// A GPU if there is one.
+    #[default]
+    Any,
+    /// Never a GPU.
+    Cpu,
+    /// A GPU or an error.
+    Cuda,
+}
+
+/// The knobs of this process.
+#[derive(Clone, Debug, Default)]
+pub struct Knobs {
+    /// `SOLVE_DEVICE`
+    pub device: Device,
+    /// `SOLVE_ARCH`, not yet looked up.
+    pub arch: Option<String>,
+    /// `SOLVE_PRECISION`
+    pub precision: SolvePrecision,
+}
+
+impl Knobs {
+    /// The knobs as they were at the first call; a value that means nothing is an error at every call.
+    pub fn get() -> Result<&'static Self, Error> {
+        static KNOBS: OnceLock<Result<Knobs, Error>> = OnceLock::new();
+        KNOBS.get_or_init(Self::from_environment).as_ref().map_err(Clone::clone)
+    }
+
+    fn from_environment() -> Result<Self, Error> {
+        let value = |name| env::var(name).ok().filter(|value| !value.is_empty());
+        let device = match value("SOLVE_DEVICE").as_deref() {
+            None => Device::Any,
+            Some("cpu") => Device::Cpu,
+            Some("cuda") => Device::Cuda,
+            Some(other) => return Err(unknown("SOLVE_DEVICE", other, "cpu or cuda")),
+        };
+        let precision = match value("SOLVE_PRECISION") {
+            None => SolvePrecision::default(),
+            Some(name) => {
+                SolvePrecision::from_name(&name).ok_or_else(|| unknown("SOLVE_PRECISION", &name, "fast or exact"))?
+            }
+        };
+        Ok(Self { device, arch: value("SOLVE_ARCH"), precision })
+    }
+}
+
+fn unknown(name: &str, value: &str, expected: &str) -> Error {
+    Error::Unsupported(format!("{name} is {value:?}, expected {expected}"))
+}
