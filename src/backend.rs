@@ -2,76 +2,76 @@
 
 use std::sync::{PoisonError, RwLock};
 
+use crate::cuda::arch::Arch;
+use crate::cuda::driver::{Driver, toolkit_version};
+use crate::cuda::images::IMAGES;
+use crate::cuda::prepared::Prepared;
 use crate::error::Error;
+use crate::knobs::{Device, Knobs};
+use crate::options::{BlockOptions, Stream};
 use crate::precision::SolvePrecision;
 use crate::span::{Span, Tokens};
 use crate::weights::{WEIGHTS_LEN, Weights};
-use crate::{cpu, host};
+use crate::{cpu, cuda, host};
 
-/// A `CUstream` of the caller, as a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stream(pub usize);
+/// The GPUs that serve this process, or none: the CPU does. `SOLVE_DEVICE` has the last word.
+fn driver() -> Result<Option<&'static Driver>, Error> {
+    match Knobs::get()?.device {
+        Device::Cpu => Ok(None),
+        Device::Cuda => Driver::get().map(Some),
+        Device::Any => match Driver::get() {
+            Err(Error::NoDevice(_)) => Ok(None),
+            other => other.map(Some),
+        },
+    }
+}
+
+/// The GPU kernels have one precision in this version.
+fn check_precision(precision: SolvePrecision) -> Result<(), Error> {
+    match precision {
+        SolvePrecision::Fast => Ok(()),
+        SolvePrecision::Exact => {
+            Err(Error::Unsupported("precision exact needs the CPU backend in this version".into()))
+        }
+    }
+}
 
 /// `solve()`: one sequence, nothing remembered.
 pub fn solve(x: usize, output: usize, weights: usize, seq_len: i32) -> Result<(), Error> {
     let tokens = Tokens::new(x, output, 1, seq_len)?;
     let weights = Span::weights(weights)?;
     tokens.check_apart(&weights)?;
-    cpu_forward(&tokens, host::read(&weights)?, false)
-}
-
-/// What a handle is to be, checked.
-#[derive(Clone, Copy, Debug)]
-pub struct BlockOptions {
-    /// Ordinal of the GPU, or where the weights are.
-    pub device: Option<usize>,
-    /// Precision of the matrix products.
-    pub precision: SolvePrecision,
-    /// Token i attends to tokens 0..=i only.
-    pub causal: bool,
-    /// Rows that one forward may have.
-    pub max_tokens: usize,
-}
-
-impl Default for BlockOptions {
-    fn default() -> Self {
-        Self { device: None, precision: SolvePrecision::Fast, causal: false, max_tokens: 4096 }
-    }
-}
-
-impl BlockOptions {
-    /// The caller's numbers, in the order of the struct in the header.
-    pub fn from_numbers(device: i32, precision: i32, causal: i32, max_tokens: i32) -> Result<Self, Error> {
-        let invalid = |argument, value: i32, expected| Error::Invalid { argument, value: value.into(), expected };
-        let default = Self::default();
-        Ok(Self {
-            device: match device {
-                -1 => None,
-                _ => Some(usize::try_from(device).map_err(|_| invalid("options->device", device, "-1 or more"))?),
-            },
-            precision: SolvePrecision::from_number(precision)
-                .ok_or_else(|| invalid("options->precision", precision, "a solve_precision"))?,
-            causal: causal != 0,
-            max_tokens: match usize::try_from(max_tokens) {
-                Ok(0) => default.max_tokens,
-                Ok(tokens) => tokens,
-                Err(_) => return Err(invalid("options->max_tokens", max_tokens, "0 or more")),
-            },
-        })
+    match driver()? {
+        None => cpu_forward(&tokens, host::read(&weights)?, false),
+        Some(driver) => {
+            check_precision(Knobs::get()?.precision)?;
+            cuda::solve::solve(driver, &tokens, &weights)
+        }
     }
 }
 
 /// A prepared block.
 pub enum Block {
-    /// On the host: the weights and whether attention is causal.
+    /// On the host.
     Cpu(CpuBlock),
+    /// On a GPU.
+    Cuda(Prepared),
 }
 
 impl Block {
     /// Prepares the block where the options or the weights say.
     pub fn create(weights: usize, options: BlockOptions) -> Result<Self, Error> {
         let weights = Span::weights(weights)?;
-        Ok(Self::Cpu(CpuBlock { weights: RwLock::new(copy(host::read(&weights)?)?), options }))
+        match driver()? {
+            Some(driver) => {
+                check_precision(options.precision)?;
+                Prepared::create(driver, &weights, options).map(Self::Cuda)
+            }
+            None => match (options.device, Knobs::get()?.device) {
+                (Some(ordinal), Device::Any) => Err(Error::NoDevice(format!("options->device is {ordinal}"))),
+                _ => Ok(Self::Cpu(CpuBlock { weights: RwLock::new(copy(host::read(&weights)?)?), options })),
+            },
+        }
     }
 
     /// Runs it.
@@ -79,6 +79,7 @@ impl Block {
         let tokens = Tokens::new(x, output, batch, seq_len)?;
         let options = match self {
             Self::Cpu(block) => &block.options,
+            Self::Cuda(block) => block.options(),
         };
         if tokens.rows() > options.max_tokens {
             let expected = "at most the max_tokens that the block was created with";
@@ -90,6 +91,7 @@ impl Block {
                 let weights = block.weights.read().unwrap_or_else(PoisonError::into_inner);
                 cpu_forward(&tokens, &weights, options.causal)
             }
+            Self::Cuda(block) => block.forward(&tokens, stream),
         }
     }
 
@@ -103,6 +105,7 @@ impl Block {
                 *block.weights.write().unwrap_or_else(PoisonError::into_inner) = fresh;
                 Ok(())
             }
+            Self::Cuda(block) => block.update(&weights, stream),
         }
     }
 }
@@ -116,7 +119,17 @@ pub struct CpuBlock {
 /// "0.1.0 cuda 13.0 sm75 sm80 sm90a"
 #[must_use]
 pub fn version() -> String {
-    String::from(env!("CARGO_PKG_VERSION"))
+    let mut text = String::from(env!("CARGO_PKG_VERSION"));
+    match toolkit_version() {
+        0 => text += " without cuda",
+        version => text += &format!(" cuda {}.{}", version / 1000, version % 1000 / 10),
+    }
+    for arch in Arch::ALL {
+        if IMAGES.iter().any(|image| image.arch == arch) {
+            text = text + " " + arch.name();
+        }
+    }
+    text
 }
 
 fn cpu_forward(tokens: &Tokens, weights: &[f32], causal: bool) -> Result<(), Error> {
@@ -138,7 +151,7 @@ fn copy(weights: &[f32]) -> Result<Vec<f32>, Error> {
 
 fn check_no_stream(stream: Stream) -> Result<(), Error> {
     match stream {
-        Stream(0) => Ok(()),
+        Stream::LEGACY => Ok(()),
         Stream(other) => {
             Err(Error::Invalid { argument: "stream", value: other as i64, expected: "null for a block on the CPU" })
         }

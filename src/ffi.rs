@@ -8,8 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
 use crate::backend;
-use crate::backend::{BlockOptions, Stream};
 use crate::error::{Error, SolveStatus};
+use crate::options::{BlockOptions, Stream};
 use crate::precision::SolvePrecision;
 use crate::registry;
 
@@ -139,7 +139,15 @@ pub unsafe extern "C" fn solve_block_forward(
     seq_len: c_int,
     stream: *mut c_void,
 ) -> SolveStatus {
-    guard(|| registry::get(block.addr())?.forward(x.addr(), output.addr(), batch, seq_len, Stream(stream.addr())))
+    guard(|| {
+        registry::get(block.addr())?.forward(
+            x.addr(),
+            output.addr(),
+            batch,
+            seq_len,
+            Stream::from_address(stream.addr()),
+        )
+    })
 }
 
 /// Replaces a block's weights, in stream order: forwards enqueued before it use the old ones, later ones the new. Device weights must stay
@@ -153,7 +161,7 @@ pub unsafe extern "C" fn solve_block_update(
     weights: *const f32,
     stream: *mut c_void,
 ) -> SolveStatus {
-    guard(|| registry::get(block.addr())?.update(weights.addr(), Stream(stream.addr())))
+    guard(|| registry::get(block.addr())?.update(weights.addr(), Stream::from_address(stream.addr())))
 }
 
 /// Waits for the block's work and frees it. Null is allowed. Graphs that captured the block must not be launched any more.

@@ -3,8 +3,8 @@
 
 use std::fs;
 
-use crate::error::Error;
-use crate::span::Span;
+use crate::error::{Error, SolveStatus};
+use crate::span::{Span, Tokens};
 
 /// The floats of a span that is only read.
 pub fn read<'a>(span: &Span) -> Result<&'a [f32], Error> {
@@ -18,6 +18,16 @@ pub fn write<'a>(span: &Span) -> Result<&'a mut [f32], Error> {
     check(span, "writable")?;
     // SAFETY: as in `read`, and writable; any slice over x at the same place is no longer used when this is written.
     Ok(unsafe { std::slice::from_raw_parts_mut(span.address as *mut f32, span.bytes / size_of::<f32>()) })
+}
+
+/// After a fault of the device: NaN in host output, so that a caller who does not look at the status sees that something is wrong.
+pub fn spoil(tokens: &Tokens, on_host: bool, error: &Error) {
+    if on_host
+        && error.status() == SolveStatus::Driver
+        && let Ok(output) = write(&tokens.output)
+    {
+        output.fill(f32::NAN);
+    }
 }
 
 /// Refuses a span that is not mapped with this access from its first byte to its last.

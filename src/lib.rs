@@ -5,7 +5,7 @@
 //!                └> cuda ─> block       the sequence of launches
 //!                           ├ plan      which kernels, tiles and grids (pure)
 //!                           └ launch    the one place that launches
-//! dims, weights, precision, error, knobs are leaves that all of them use.
+//! dims, weights, precision, options, span, error, knobs are leaves that all of them use.
 //! ```
 //!
 //! Environment, read once, at the first call:
@@ -20,11 +20,13 @@
 
 pub mod backend;
 pub mod cpu;
+pub mod cuda;
 pub mod dims;
 pub mod error;
 pub mod ffi;
 pub mod host;
 pub mod knobs;
+pub mod options;
 pub mod precision;
 pub mod registry;
 pub mod span;

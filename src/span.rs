@@ -45,6 +45,12 @@ impl Span {
         self.address + self.bytes
     }
 
+    /// Not on the 16 bytes that the GPU kernels load at once.
+    #[must_use]
+    pub fn is_misaligned(&self) -> bool {
+        !self.address.is_multiple_of(16)
+    }
+
     fn overlaps(&self, other: &Self) -> bool {
         self.address < other.end() && other.address < self.end()
     }
@@ -91,6 +97,12 @@ impl Tokens {
     #[must_use]
     pub fn rows(&self) -> usize {
         self.batch * self.seq_len
+    }
+
+    /// Whether x or output needs scratch memory on a GPU.
+    #[must_use]
+    pub fn is_misaligned(&self) -> bool {
+        self.x.is_misaligned() || self.output.is_misaligned()
     }
 
     /// Refuses an input that shares memory with output.

@@ -1,0 +1,68 @@
+//! The kernel families and which GPU runs which.
+
+use super::images::{IMAGES, Image};
+
+/// A family of kernels, named after the GPU generation that it was written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Arch {
+    /// Turing: m16n8k8 matrix instructions, loads staged through registers.
+    Sm75,
+    /// Ampere: cp.async pipelines, m16n8k16. Also whatever is newer and has no family of its own.
+    Sm80,
+    /// Hopper: TMA and wgmma, on compute capability 9.0 only.
+    Sm90a,
+}
+
+impl Arch {
+    /// All of them, oldest first.
+    pub const ALL: [Self; 3] = [Self::Sm75, Self::Sm80, Self::Sm90a];
+
+    /// The suffix of its files and its name in `SOLVE_ARCH`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sm75 => "sm75",
+            Self::Sm80 => "sm80",
+            Self::Sm90a => "sm90a",
+        }
+    }
+
+    /// The architecture of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|arch| arch.name() == name)
+    }
+
+    /// The compute capability that its cubins are for.
+    #[must_use]
+    pub fn capability(self) -> (u32, u32) {
+        match self {
+            Self::Sm75 => (7, 5),
+            Self::Sm80 => (8, 0),
+            Self::Sm90a => (9, 0),
+        }
+    }
+
+    /// Whether a GPU of this capability can run the family, as a cubin or by translating PTX.
+    #[must_use]
+    pub fn runs_on(self, capability: (u32, u32)) -> bool {
+        let built_in = IMAGES.iter().any(|image| image.arch == self);
+        match self {
+            Self::Sm90a => built_in && capability == (9, 0),
+            _ => built_in && capability >= self.capability(),
+        }
+    }
+
+    /// The best family for a GPU of this capability.
+    #[must_use]
+    pub fn best_for(capability: (u32, u32)) -> Option<Self> {
+        Self::ALL.into_iter().rev().find(|arch| arch.runs_on(capability))
+    }
+
+    /// The compiled files to load on a GPU of this capability: cubins where they fit, else PTX.
+    pub fn images(self, capability: (u32, u32)) -> impl Iterator<Item = &'static Image> {
+        let own = self.capability();
+        let fits = capability.0 == own.0 && capability.1 >= own.1;
+        IMAGES.iter().filter(move |image| image.arch == self && image.ptx != fits)
+    }
+}

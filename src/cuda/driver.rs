@@ -1,0 +1,136 @@
+//! The CUDA driver of this process: is there one, is it new enough, which GPUs does it have, and its errors in words.
+
+use std::ffi::CStr;
+use std::ptr;
+use std::sync::OnceLock;
+
+use cudarc::driver::sys;
+
+use super::arch::Arch;
+use super::device::Device;
+use super::images::IMAGES;
+use crate::error::Error;
+use crate::knobs::Knobs;
+
+/// The driver with the GPUs that it sees, each opened at its first use.
+pub struct Driver {
+    devices: Vec<OnceLock<Result<Device, Error>>>,
+}
+
+impl Driver {
+    /// The driver, or why it cannot be used. [`Error::NoDevice`] means that there is no GPU to speak of; anything else is a broken one.
+    pub fn get() -> Result<&'static Self, Error> {
+        static DRIVER: OnceLock<Result<Driver, Error>> = OnceLock::new();
+        DRIVER.get_or_init(Self::open).as_ref().map_err(Clone::clone)
+    }
+
+    fn open() -> Result<Self, Error> {
+        if IMAGES.is_empty() {
+            return Err(Error::NoDevice("this build has no GPU code".into()));
+        }
+        // SAFETY: only asks the loader.
+        if !unsafe { sys::is_culib_present() } {
+            return Err(Error::NoDevice("no NVIDIA driver (libcuda.so) was found".into()));
+        }
+        let mut version = 0;
+        // SAFETY: writes one int; allowed before cuInit.
+        check("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&mut version) })?;
+        check_version(version)?;
+        // SAFETY: no arguments to get wrong.
+        match unsafe { sys::cuInit(0) } {
+            sys::CUresult::CUDA_ERROR_NO_DEVICE | sys::CUresult::CUDA_ERROR_STUB_LIBRARY => {
+                return Err(Error::NoDevice("the NVIDIA driver sees no GPU".into()));
+            }
+            result => check("cuInit", result)?,
+        }
+        let mut count = 0;
+        // SAFETY: writes one int.
+        check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&mut count) })?;
+        let capabilities = (0..count).map(Device::capability_of).collect::<Result<Vec<_>, _>>()?;
+        if !capabilities.iter().any(|&capability| Arch::best_for(capability).is_some()) {
+            return Err(Error::NoDevice(format!("compute capabilities {capabilities:?}, 7.5 or newer is needed")));
+        }
+        Ok(Self { devices: capabilities.iter().map(|_| OnceLock::new()).collect() })
+    }
+
+    /// The GPU of this ordinal, on the path that its capability or `SOLVE_ARCH` picks.
+    pub fn device(&'static self, ordinal: usize) -> Result<&'static Device, Error> {
+        let Some(slot) = self.devices.get(ordinal) else {
+            let have = self.devices.len();
+            return Err(Error::NoDevice(format!("device {ordinal} was asked for, the driver sees {have}")));
+        };
+        slot.get_or_init(|| {
+            let arch = match &Knobs::get()?.arch {
+                None => None,
+                Some(name) => Some(Arch::from_name(name).ok_or_else(|| {
+                    Error::Unsupported(format!("SOLVE_ARCH is {name:?}, expected sm75, sm80 or sm90a"))
+                })?),
+            };
+            Device::open(ordinal, arch)
+        })
+        .as_ref()
+        .map_err(Clone::clone)
+    }
+
+    /// The GPU for data on the host: the caller's current one, else the first.
+    pub fn current_device(&'static self) -> Result<&'static Device, Error> {
+        let mut context = ptr::null_mut();
+        let mut device = 0;
+        // SAFETY: both write one value; the second needs a current context, which the first tells.
+        let result = unsafe {
+            match sys::cuCtxGetCurrent(&mut context) {
+                sys::CUresult::CUDA_SUCCESS if !context.is_null() => sys::cuCtxGetDevice(&mut device),
+                result => result,
+            }
+        };
+        check("cuCtxGetDevice", result)?;
+        self.device(usize::try_from(device).unwrap_or(0))
+    }
+
+    /// How many GPUs the driver sees.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.devices.len()
+    }
+}
+
+/// The compiler's version as the driver numbers versions: 13000 for 13.0. 0 without GPU code.
+#[must_use]
+pub fn toolkit_version() -> i32 {
+    env!("SOLVE_CUDA_VERSION").parse().unwrap_or(0)
+}
+
+/// Refuses a driver whose CUDA is of an older generation than the compiler's, or older than the calls used here.
+pub fn check_version(driver: i32) -> Result<(), Error> {
+    let needed = (toolkit_version() / 1000 * 1000).max(12_080);
+    if driver >= needed {
+        return Ok(());
+    }
+    let text = |version: i32| format!("{}.{}", version / 1000, version % 1000 / 10);
+    let (driver, needed) = (text(driver), text(needed));
+    Err(Error::Unsupported(format!("the NVIDIA driver supports CUDA {driver}, this build needs {needed} or newer")))
+}
+
+/// A driver call's result as ours.
+pub fn check(what: &'static str, result: sys::CUresult) -> Result<(), Error> {
+    if result == sys::CUresult::CUDA_SUCCESS {
+        return Ok(());
+    }
+    let mut text = ptr::null();
+    // SAFETY: writes a pointer to a static string, or null for an unknown error.
+    unsafe { sys::cuGetErrorName(result, &mut text) };
+    let name = if text.is_null() {
+        "unknown error".into()
+    } else {
+        // SAFETY: not null, so a static string of the driver.
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    };
+    Err(Error::Driver { what, code: result as u32, name })
+}
+
+/// Whether the error has killed its context, so that every later call on the device must fail too.
+#[must_use]
+pub fn is_sticky(error: &Error) -> bool {
+    // Uncorrectable ECC and NVLink errors, a destroyed context, and the faults of kernels from illegal address to launch failure.
+    matches!(error, Error::Driver { code: 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721, .. })
+}

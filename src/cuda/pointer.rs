@@ -1,0 +1,135 @@
+//! What memory a caller's buffer is, as the driver knows it.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::ptr;
+
+use cudarc::driver::sys;
+use sys::CUpointer_attribute_enum as Attribute;
+
+use super::driver::check;
+use crate::error::Error;
+use crate::span::Span;
+
+/// Where a buffer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Pinned, pageable, or nothing the driver knows.
+    Host,
+    /// Memory of this device.
+    Device(usize),
+    /// Managed memory, at home on this device and usable everywhere.
+    Managed(usize),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host => write!(f, "on the host"),
+            Self::Device(ordinal) => write!(f, "on device {ordinal}"),
+            Self::Managed(_) => write!(f, "managed memory"),
+        }
+    }
+}
+
+/// Finds a buffer and checks that it is as long as its shape, so that a short one is an error here and not a fault in a kernel.
+pub fn place_of(span: &Span) -> Result<Place, Error> {
+    let first = Attributes::of(span.address)?;
+    if !first.on_device {
+        return Ok(Place::Host);
+    }
+    let ordinal = usize::try_from(first.ordinal).unwrap_or(0);
+    let place = if first.managed { Place::Managed(ordinal) } else { Place::Device(ordinal) };
+    let mut end = first.end();
+    // Memory mapped piece by piece (an allocator that extends its segments) is a chain of neighbouring ranges.
+    while end < span.end() {
+        let next = Attributes::of(end)?;
+        if next.ordinal != first.ordinal || !next.on_device || next.end() <= end {
+            let have = end.saturating_sub(span.address);
+            return Err(Error::Short { argument: span.argument, address: span.address, have, need: span.bytes });
+        }
+        end = next.end();
+    }
+    Ok(place)
+}
+
+/// The place that several buffers share.
+#[derive(Clone, Copy, Debug)]
+pub struct Common {
+    /// Where they are. Managed memory goes with whatever the others are.
+    pub place: Place,
+    /// Some of it is managed, so the host may look at it after the call.
+    pub managed: bool,
+}
+
+/// Finds the place that all of these share.
+pub fn common_place(spans: &[Span]) -> Result<Common, Error> {
+    let mut common = Common { place: Place::Host, managed: false };
+    let mut decided: Option<&Span> = None;
+    for (index, span) in spans.iter().enumerate() {
+        if spans[..index].iter().any(|earlier| earlier.address == span.address && earlier.bytes == span.bytes) {
+            continue;
+        }
+        let place = place_of(span)?;
+        match (place, decided) {
+            (Place::Managed(_), _) => {
+                common.managed = true;
+                if decided.is_none() {
+                    common.place = place;
+                }
+            }
+            (_, Some(first)) if place != common.place => {
+                return Err(Error::Mixed {
+                    first: first.argument,
+                    first_place: common.place.to_string(),
+                    second: span.argument,
+                    second_place: place.to_string(),
+                });
+            }
+            _ => {
+                common.place = place;
+                decided = Some(span);
+            }
+        }
+    }
+    Ok(common)
+}
+
+/// What one call asks of the driver. Memory that it does not know leaves everything at zero.
+struct Attributes {
+    on_device: bool,
+    ordinal: i32,
+    managed: bool,
+    range_start: u64,
+    range_size: usize,
+}
+
+impl Attributes {
+    fn of(address: usize) -> Result<Self, Error> {
+        let (mut memory_type, mut ordinal, mut managed) = (0u32, 0i32, 0u32);
+        let (mut range_start, mut range_size) = (0u64, 0usize);
+        let mut names = [
+            Attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+            Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+            Attribute::CU_POINTER_ATTRIBUTE_IS_MANAGED,
+            Attribute::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+            Attribute::CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+        ];
+        let mut values: [*mut c_void; 5] = [
+            ptr::from_mut(&mut memory_type).cast(),
+            ptr::from_mut(&mut ordinal).cast(),
+            ptr::from_mut(&mut managed).cast(),
+            ptr::from_mut(&mut range_start).cast(),
+            ptr::from_mut(&mut range_size).cast(),
+        ];
+        // SAFETY: five names, five places of the types that the driver documents for them.
+        let result = unsafe { sys::cuPointerGetAttributes(5, names.as_mut_ptr(), values.as_mut_ptr(), address as u64) };
+        check("cuPointerGetAttributes", result)?;
+        let on_device = memory_type == sys::CUmemorytype_enum::CU_MEMORYTYPE_DEVICE as u32;
+        Ok(Self { on_device, ordinal, managed: managed & 0xff != 0, range_start, range_size })
+    }
+
+    fn end(&self) -> usize {
+        self.range_start as usize + self.range_size
+    }
+}

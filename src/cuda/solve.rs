@@ -1,0 +1,97 @@
+//! `solve()` on a GPU: everything from the caller's weights, on the legacy default stream, in memory that is kept and only grows.
+
+use super::block::{Buffers, enqueue};
+use super::device::Device;
+use super::driver::Driver;
+use super::memory::{Buffer, copy_in, staged, wait};
+use super::plan::{self, Shape};
+use super::pointer::{Place, common_place};
+use super::workspace::Workspace;
+use crate::error::Error;
+use crate::host;
+use crate::options::Stream;
+use crate::span::{Span, Tokens};
+
+/// The workspace grows in steps of so many rows, so that slowly growing calls do not allocate each time.
+const ROWS_STEP: usize = 1024;
+
+/// What one device keeps between calls. Nothing of it is about the caller's data.
+#[derive(Default)]
+pub struct Solver {
+    workspace: Option<Workspace>,
+    scratch: Option<Buffer>,
+    weights: Option<Buffer>,
+}
+
+/// Runs the block once on the device that holds the buffers, or for buffers on the host on the current one.
+pub fn solve(driver: &'static Driver, tokens: &Tokens, weights: &Span) -> Result<(), Error> {
+    let common = common_place(&[tokens.x, *weights, tokens.output])?;
+    let (device, on_host) = match common.place {
+        Place::Device(ordinal) | Place::Managed(ordinal) => (driver.device(ordinal)?, false),
+        Place::Host => {
+            host::check(&tokens.x, "readable")?;
+            host::check(weights, "readable")?;
+            host::check(&tokens.output, "writable")?;
+            (driver.current_device()?, true)
+        }
+    };
+    device
+        .run(|| {
+            let mut solver = device.lock_solver();
+            solver.enqueue(device, tokens, weights, on_host)?;
+            if on_host {
+                // The scratch memory is in use until then, so the lock is held.
+                return wait(Stream::LEGACY);
+            }
+            drop(solver);
+            if common.managed { wait(Stream::LEGACY) } else { Ok(()) }
+        })
+        .inspect_err(|error| host::spoil(tokens, on_host, error))
+}
+
+impl Solver {
+    fn enqueue(
+        &mut self,
+        device: &'static Device,
+        tokens: &Tokens,
+        weights: &Span,
+        on_host: bool,
+    ) -> Result<(), Error> {
+        let stream = Stream::LEGACY;
+        let rows = tokens.rows();
+        let shape = Shape { batch: tokens.batch, seq_len: tokens.seq_len, causal: false, prepared: false };
+        let plan = plan::forward(device.arch, device.sms, shape);
+        let parts = self.workspace_for(device, rows)?.parts();
+        let scratch = if on_host || tokens.is_misaligned() {
+            Buffer::at_least(&mut self.scratch, device, "scratch for x and output", tokens.x.bytes)?
+        } else {
+            0
+        };
+        let mut weights_at = weights.address as u64;
+        if on_host {
+            weights_at = Buffer::at_least(&mut self.weights, device, "scratch for the weights", weights.bytes)?;
+            copy_in(weights_at, weights, stream)?;
+        }
+        staged(tokens, on_host, scratch, stream, |x, output| {
+            let buffers = Buffers { x, output, weights: weights_at, rows, seq_len: tokens.seq_len, parts };
+            // SAFETY: the caller's spans were checked for their length, the workspace has room for the rows.
+            unsafe { enqueue(device, &plan, &buffers, stream) }
+        })
+    }
+
+    fn workspace_for(&mut self, device: &'static Device, rows: usize) -> Result<&Workspace, Error> {
+        if self.workspace.as_ref().is_none_or(|workspace| workspace.rows() < rows) {
+            // Earlier calls may still be running in the old one.
+            wait(Stream::LEGACY)?;
+            let larger = match Workspace::new(device, rows.next_multiple_of(ROWS_STEP)) {
+                Err(Error::OutOfMemory { .. }) if self.workspace.is_some() => {
+                    self.workspace = None;
+                    Workspace::new(device, rows)
+                }
+                other => other,
+            }?;
+            self.workspace = Some(larger);
+        }
+        self.workspace.as_ref().ok_or(Error::OutOfMemory { what: "the workspace", bytes: Workspace::bytes(rows) })
+    }
+}

@@ -1,0 +1,98 @@
+//! Where the intermediate values of one forward live: one allocation, carved by a table.
+
+use super::device::Device;
+use super::memory::Buffer;
+use crate::dims::{D, FFN, QKV};
+use crate::error::Error;
+
+/// Bytes of an fp16 and of an fp32 value.
+const F16: usize = 2;
+const F32: usize = 4;
+
+/// The four matrices as fp16, one after the other: offsets in halves.
+#[allow(missing_docs)]
+pub mod packed {
+    use super::{D, FFN, QKV};
+    pub const QKV_: usize = 0;
+    pub const ATTN: usize = QKV_ + D * QKV;
+    pub const FC: usize = ATTN + D * D;
+    pub const PROJ: usize = FC + D * FFN;
+    pub const LEN: usize = PROJ + FFN * D;
+}
+
+/// The vectors as fp32, aligned: offsets in floats. A prepared block has gamma1 and beta1 behind those that the cast kernel writes.
+#[allow(missing_docs)]
+pub mod vectors {
+    use super::{D, FFN, QKV};
+    pub const B_QKV: usize = 0;
+    pub const B_ATTN: usize = B_QKV + QKV;
+    pub const GAMMA2: usize = B_ATTN + D;
+    pub const BETA2: usize = GAMMA2 + D;
+    pub const B_FC: usize = BETA2 + D;
+    pub const B_PROJ: usize = B_FC + FFN;
+    pub const GAMMA1: usize = B_PROJ + D;
+    pub const BETA1: usize = GAMMA1 + D;
+    pub const LEN: usize = BETA1 + D;
+}
+
+/// Bytes of the parts that do not depend on the rows: `packed`, `vectors`.
+const FIXED: [usize; 2] = [packed::LEN * F16, vectors::LEN * F32];
+/// Bytes a row of the others: h, qkv, x1, f.
+const PER_ROW: [usize; 4] = [D * F16, QKV * F16, D * F32, FFN * F16];
+
+const _: () = assert!(FIXED[0].is_multiple_of(256) && FIXED[1].is_multiple_of(256));
+
+/// Addresses of the parts.
+#[derive(Clone, Copy, Debug)]
+pub struct Parts {
+    /// half[7077888]: [`packed`]
+    pub packed: u64,
+    /// float[9984]: [`vectors`]
+    pub vectors: u64,
+    /// (rows, D) half: LN1's output, then attention's, then LN2's
+    pub h: u64,
+    /// (rows, 3 D) half: Q | K | V
+    pub qkv: u64,
+    /// (rows, D) float: the residual after attention
+    pub x1: u64,
+    /// (rows, FFN) half: GELU's output
+    pub f: u64,
+}
+
+/// The parts for up to so many rows.
+pub struct Workspace {
+    buffer: Buffer,
+    rows: usize,
+}
+
+impl Workspace {
+    /// Bytes for so many rows.
+    #[must_use]
+    pub fn bytes(rows: usize) -> usize {
+        FIXED.iter().sum::<usize>() + rows * PER_ROW.iter().sum::<usize>()
+    }
+
+    /// Allocates; the device's context is current.
+    pub fn new(device: &'static Device, rows: usize) -> Result<Self, Error> {
+        Ok(Self { buffer: Buffer::new(device, "the workspace", Self::bytes(rows))?, rows })
+    }
+
+    /// Rows that it has room for.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Where everything is.
+    #[must_use]
+    pub fn parts(&self) -> Parts {
+        let mut next = self.buffer.address();
+        let mut take = |bytes: usize| {
+            let here = next;
+            next += bytes as u64;
+            here
+        };
+        let [h, qkv, x1, f] = PER_ROW.map(|bytes| bytes * self.rows);
+        Parts { packed: take(FIXED[0]), vectors: take(FIXED[1]), h: take(h), qkv: take(qkv), x1: take(x1), f: take(f) }
+    }
+}
