@@ -1,0 +1,102 @@
+//! Attention: softmax(Q K^T / sqrt(64)) V for each head, over all keys or, when causal, over the keys up to the query.
+//!
+//! A task takes one head and one tile of queries past the keys, tile by tile, and keeps per query the largest score so far,
+//! the sum of e^(score - largest) and the unnormalised output (the online softmax). No more than a tile of scores exists.
+
+use gemm::Parallelism;
+use pulp::Arch;
+use rayon::prelude::*;
+
+use super::exp::exp;
+use super::matmul::{Matrix, matmul};
+use super::reduce::{max, sum};
+use crate::dims::{D, HEAD_DIM, HEADS, QKV};
+
+/// Queries in a tile.
+const QUERIES: usize = 128;
+/// Keys in a tile: 128 x 256 scores are 128 KB and stay in a core's L2 beside the tiles of Q, K and V.
+const KEYS: usize = 256;
+/// 1 / sqrt(HEAD_DIM)
+const SCALE: f32 = 0.125;
+
+/// qkv is (rows, 3 D) with Q | K | V side by side and head i at columns 64 i of each; out is (rows, D), heads side by side.
+/// The rows are sequences of `seq_len`, each of which attends to itself only.
+///
+/// # Panics
+/// When the lengths do not fit together.
+pub fn attention(qkv: &[f32], out: &mut [f32], seq_len: usize, causal: bool) {
+    assert!(qkv.len() == 3 * out.len() && out.len().is_multiple_of(seq_len * D));
+    qkv.par_chunks_exact(seq_len * QKV).zip(out.par_chunks_exact_mut(seq_len * D)).for_each(|(qkv, out)| {
+        out.par_chunks_mut(QUERIES * D).enumerate().for_each(|(tile, out)| {
+            let first = tile * QUERIES;
+            let attend = |head| attend(qkv, head, first, out.len() / D, causal);
+            let heads: Vec<Vec<f32>> = (0..HEADS).into_par_iter().map(attend).collect();
+            for (head, values) in heads.iter().enumerate() {
+                for (out, row) in out.chunks_exact_mut(D).zip(values.chunks_exact(HEAD_DIM)) {
+                    out[head * HEAD_DIM..][..HEAD_DIM].copy_from_slice(row);
+                }
+            }
+        });
+    });
+}
+
+/// One head's output, (count, HEAD_DIM), for the queries from `first` on.
+fn attend(qkv: &[f32], head: usize, first: usize, count: usize, causal: bool) -> Vec<f32> {
+    let seq_len = qkv.len() / QKV;
+    let keys = if causal { first + count } else { seq_len };
+    // Columns of the head in part 0, 1 or 2 of Q | K | V, as a matrix of `rows` rows.
+    let part = |part: usize, row: usize, rows: usize| {
+        Matrix::new(&qkv[row * QKV + part * D + head * HEAD_DIM..], rows, HEAD_DIM, QKV)
+    };
+    let q = part(0, first, count);
+    let arch = Arch::new();
+
+    let mut out = vec![0.0; count * HEAD_DIM];
+    let mut state = vec![Softmax { max: f32::NEG_INFINITY, sum: 0.0 }; count];
+    let mut scores = vec![0.0; count * KEYS.min(keys)];
+    for start in (0..keys).step_by(KEYS) {
+        let width = KEYS.min(keys - start);
+        let scores = &mut scores[..count * width];
+        matmul(scores, false, SCALE, q, part(1, start, width).transposed(), Parallelism::None);
+        arch.dispatch(|| {
+            let rows = scores.chunks_exact_mut(width).zip(out.chunks_exact_mut(HEAD_DIM)).zip(&mut state);
+            for (i, ((scores, out), state)) in rows.enumerate() {
+                let visible = if causal { (first + i + 1).saturating_sub(start).min(width) } else { width };
+                scores[visible..].fill(f32::NEG_INFINITY);
+                state.update(scores, out);
+            }
+        });
+        matmul(&mut out, true, 1.0, Matrix::new(scores, count, width, width), part(2, start, width), Parallelism::None);
+    }
+    for (out, state) in out.chunks_exact_mut(HEAD_DIM).zip(&state) {
+        for o in out {
+            *o /= state.sum;
+        }
+    }
+    out
+}
+
+/// What the online softmax remembers of the keys that one query has seen.
+#[derive(Clone, Copy)]
+struct Softmax {
+    max: f32,
+    sum: f32,
+}
+
+impl Softmax {
+    /// Turns a tile's scores into weights relative to the new largest score, and brings the output so far to that scale.
+    #[inline(always)]
+    fn update(&mut self, scores: &mut [f32], out: &mut [f32]) {
+        let tile = max(scores);
+        let largest = if tile > self.max { tile } else { self.max };
+        for s in &mut *scores {
+            *s = exp(*s - largest);
+        }
+        let rescale = exp(self.max - largest);
+        for o in out {
+            *o *= rescale;
+        }
+        self.sum = self.sum * rescale + sum(scores);
+        self.max = largest;
+    }
+}
