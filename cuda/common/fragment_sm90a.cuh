@@ -27,9 +27,16 @@ __device__ __forceinline__ float2 load_shared_2(uint32_t address) {
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(address) : "memory");
   return v;
 }
+__device__ __forceinline__ float4 load_shared_4(uint32_t address) {
+  float4 v;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(address) : "memory");
+  return v;
+}
 __device__ __forceinline__ void store_shared_2(uint32_t address, float x, float y) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x), "f"(y) : "memory");
 }
 
 // Byte offset of 16-byte chunk `chunk` of row `row` in a tile of 128-byte rows under the copy engine's 128-byte swizzle (5.5.7)
 __device__ __forceinline__ uint32_t swizzle_128(uint32_t row, uint32_t chunk) { return row * 128 + ((chunk ^ (row & 7)) << 4); }
+// The same for 64-byte rows under the 64-byte swizzle
+__device__ __forceinline__ uint32_t swizzle_64(uint32_t row, uint32_t chunk) { return row * 64 + ((chunk ^ (row >> 1 & 3)) << 4); }

@@ -1,0 +1,56 @@
+/* The first kernel of the chain: h(rows, 768) fp16 = LayerNorm(x; gamma1, beta1), packed fp16 = part of the weights, vectors = the small parameters,
+   counters = 0 (for the row statistics of the attention projection).
+
+   grid: ceil(rows / 8) LayerNorm blocks, last - first cast blocks (one chunk each), one block for the rest; 256 threads, no shared memory.
+   Limiter: device memory at 1024 rows (7.1 MB of W_qkv, 3.1 MB of x, all requested at once), the launch itself for few rows.
+   Everything later in the chain may read inputs and write its own outputs as soon as it starts, because this kernel lets its successors start only after
+   its own predecessor has ended. */
+#include <cuda_fp16.h>
+#include "cast/cast_sm90a.cuh"
+#include "common/sync_sm90a.cuh"
+#include "layernorm/layernorm_sm90a.cuh"
+
+struct CastLayernormArgs {
+  const float* x;   // (rows, 768), 16-byte aligned
+  __half* h;        // (rows, 768)
+  float* vectors;   // b_qkv | b_attn | gamma2 | beta2 | b_fc | b_proj
+  unsigned* counters;
+  int rows, counters_len;
+  CastArgs cast;
+};
+
+// The six small parameters in the order of `vectors`
+__device__ __forceinline__ float small_parameter(const float* weights, int i) {
+  if (i < QKV) return weights[B_QKV + i];
+  if (i < QKV + 3 * D) return weights[B_ATTN + i - QKV];  // b_attn, gamma2, beta2 lie together
+  if (i < QKV + 3 * D + FFN) return weights[B_FC + i - QKV - 3 * D];
+  return weights[B_PROJ + i - QKV - 3 * D - FFN];
+}
+constexpr int VECTORS = QKV + 4 * D + FFN;
+
+extern "C" __global__ void __launch_bounds__(256) cast_layernorm(const CastLayernormArgs args) {
+  pdl_wait();
+  pdl_launch();
+  const int chunks = args.cast.last - args.cast.first, norm_blocks = (args.rows + 7) / 8;
+  const bool aligned = aligned_16(args.cast.weights);
+  int block = blockIdx.x;
+  if (block < chunks) {
+    const int chunk = args.cast.first + block;
+    const float* from = args.cast.weights + cast_source(chunk) + 4 * threadIdx.x;
+    __half* to = args.cast.packed + chunk * CAST_CHUNK + 4 * threadIdx.x;
+    float4 v[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) v[i] = aligned ? __ldg(reinterpret_cast<const float4*>(from + 1024 * i)) : load_unaligned_4(from + 1024 * i);
+#pragma unroll
+    for (int i = 0; i < 4; i++) store_half4(to + 1024 * i, v[i]);
+    return;
+  }
+  block -= chunks;
+  if (block < norm_blocks) {
+    const int row = block * 8 + threadIdx.x / 32;
+    if (row < args.rows) layernorm_row(args.x + static_cast<size_t>(row) * D, args.cast.weights + GAMMA1, args.cast.weights + BETA1, aligned, args.h + static_cast<size_t>(row) * D);
+    return;
+  }
+  for (int i = threadIdx.x; i < VECTORS; i += 256) args.vectors[i] = small_parameter(args.cast.weights, i);
+  for (int i = threadIdx.x; i < args.counters_len; i += 256) args.counters[i] = 0;
+}

@@ -1,0 +1,78 @@
+/* packed(chunk) fp16 = weights(chunk) fp32, 4096 numbers a chunk: the cast as a role for blocks that a kernel has to spare.
+   Chunks 0..431 are W_qkv, ..575 W_attn, ..1151 W_fc, ..1727 W_proj; worker w of n takes first + w, first + w + n, ...
+   One thread keeps a ring of 16 KB copies in flight, the other warps convert. Only inputs are read, and the destination has had its last reader before
+   the chain of kernels began, so no worker waits for a predecessor. Weights that are not 16-byte aligned go by plain loads instead.
+   Limiter: what one multiprocessor draws from memory (about 75 KB/us of fp32). */
+#pragma once
+#include <cuda_fp16.h>
+#include "common/fragment_sm90a.cuh"
+#include "common/mbarrier_sm90a.cuh"
+#include "common/sync_sm90a.cuh"
+#include "common/tma_sm90a.cuh"
+#include "dims.h"
+
+struct CastArgs {
+  const float* weights;
+  __half* packed;
+  int first, last;  // chunks
+};
+
+constexpr int CAST_CHUNK = 4096;
+constexpr int CHUNKS_QKV = D * QKV / CAST_CHUNK, CHUNKS_ATTN = D * D / CAST_CHUNK, CHUNKS_FC = D * FFN / CAST_CHUNK;
+constexpr int CHUNKS = CHUNKS_QKV + CHUNKS_ATTN + 2 * CHUNKS_FC;
+
+// Where a chunk of `packed` lies in the weight buffer, in floats
+__device__ __forceinline__ int cast_source(int chunk) {
+  const int at = chunk * CAST_CHUNK;
+  if (chunk < CHUNKS_QKV) return at + W_QKV;
+  if (chunk < CHUNKS_QKV + CHUNKS_ATTN) return at + (W_ATTN - D * QKV);
+  if (chunk < CHUNKS_QKV + CHUNKS_ATTN + CHUNKS_FC) return at + (W_FC - D * QKV - D * D);
+  return at + (W_PROJ - D * QKV - D * D - D * FFN);
+}
+
+__device__ __forceinline__ bool aligned_16(const void* p) { return (reinterpret_cast<uintptr_t>(p) & 15) == 0; }
+
+__device__ __forceinline__ float4 load_unaligned_4(const float* p) { return make_float4(__ldg(p), __ldg(p + 1), __ldg(p + 2), __ldg(p + 3)); }
+
+__device__ __forceinline__ void store_half4(__half* to, float4 v) {
+  *reinterpret_cast<uint2*>(to) = make_uint2(pack_half2(v.x, v.y), pack_half2(v.z, v.w));
+}
+
+// Shared memory: STAGES * 16384 + 16 * STAGES bytes from `memory` (128-byte aligned).
+template <int THREADS, int STAGES>
+__device__ __forceinline__ void cast_role(const CastArgs& args, uint32_t memory, int worker, int workers) {
+  constexpr int CONVERTERS = THREADS - 32;
+  const uint32_t full = memory + STAGES * 16384, empty = full + 8 * STAGES;
+  if (!aligned_16(args.weights)) {
+    for (int chunk = args.first + worker; chunk < args.last; chunk += workers)
+      for (int i = threadIdx.x * 4; i < CAST_CHUNK; i += THREADS * 4)
+        store_half4(args.packed + chunk * CAST_CHUNK + i, load_unaligned_4(args.weights + cast_source(chunk) + i));
+    return;
+  }
+  if (threadIdx.x == CONVERTERS) {
+    for (int s = 0; s < STAGES; s++) {
+      mbarrier_init(full + 8 * s, 1);
+      mbarrier_init(empty + 8 * s, CONVERTERS / 32);
+    }
+    fence_mbarrier_init();
+  }
+  __syncthreads();
+  Ring<STAGES> at;
+  if (threadIdx.x >= CONVERTERS) {
+    if (threadIdx.x > CONVERTERS) return;
+    for (int chunk = args.first + worker; chunk < args.last; chunk += workers, at.advance()) {
+      mbarrier_wait(empty + 8 * at.stage, at.parity ^ 1);
+      mbarrier_expect(full + 8 * at.stage, 16384);
+      bulk_load(memory + at.stage * 16384, args.weights + cast_source(chunk), 16384, full + 8 * at.stage);
+    }
+    return;
+  }
+  for (int chunk = args.first + worker; chunk < args.last; chunk += workers, at.advance()) {
+    mbarrier_wait(full + 8 * at.stage, at.parity);
+#pragma unroll 4
+    for (int i = threadIdx.x; i < CAST_CHUNK / 4; i += CONVERTERS)
+      store_half4(args.packed + chunk * CAST_CHUNK + 4 * i, load_shared_4(memory + at.stage * 16384 + 16 * i));
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) mbarrier_arrive(empty + 8 * at.stage);
+  }
+}

@@ -1,0 +1,193 @@
+/* x1(rows, N) fp32 = C + bias + residual;  h(rows, N) fp16 = LayerNorm(x1).
+   The N_TILES blocks that share 16 rows exchange, per row, mean and sum of squared deviations of their BN columns, warp
+   by warp: write, count up, wait for the count, combine (Chan's formula, always in the same order). Nothing but the
+   count crosses a warp, and the store of x1 runs meanwhile. The blocks of a row must be resident together: they are
+   neighbours in the grid, and blocks start in order, so N_TILES free multiprocessors are enough. `counters` (one per 16
+   rows, zero before the chain starts) and `statistics` (rows rounded up to 128, N_TILES) live in the workspace. */
+#pragma once
+#include "dims.h"
+#include "gemm/gemm_sm90a.cuh"
+
+struct NormArgs {
+  const float* bias;      // (N)
+  const float* residual;  // (rows, N)
+  const float* gamma;     // (N), and after it beta (N)
+  float2* statistics;
+  unsigned* counters;
+  int rows;
+};
+
+// PTX ISA 9.0, 9.7.13.6 red and 9.7.9.8 ld: count up after this warp's writes, and see others' writes after the count
+__device__ __forceinline__ void count_release(unsigned* counter) {
+  asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
+}
+__device__ __forceinline__ unsigned count_acquire(const unsigned* counter) {
+  unsigned v;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(counter) : "memory");
+  return v;
+}
+
+template <class S>
+struct NormEpilogue {
+  static constexpr int GROUPS = S::BN / 8;
+  static constexpr int BOXES = S::BN / 32;                          // of 16 rows x 32 columns
+  static constexpr int STAGING = 4 * S::WARPGROUPS * BOXES * 2048;  // x1; h reuses it
+  static constexpr int SHARED_BYTES = STAGING + 3 * S::N * 4;
+  static constexpr bool EARLY = S::BN <= 96;  // room to hold the residual during the main loop
+  static constexpr int TILES = S::N_TILES;
+
+  const CUtensorMap *x1, *h;
+  NormArgs args;
+  uint32_t staging, vectors, vectors_full;
+  float2 extra[EARLY ? 2 * GROUPS : 1];
+
+  __device__ NormEpilogue(const CUtensorMap* x1, const CUtensorMap* h, const NormArgs& args)
+      : x1(x1), h(h), args(args) {}
+  __device__ void at(uint32_t memory, uint32_t barriers, int) {
+    staging = memory + threadIdx.x / 32 * (BOXES * 2048);
+    vectors = memory + STAGING;
+    vectors_full = barriers;
+  }
+  __device__ void init() const {
+    prefetch_tensor_map(x1);
+    prefetch_tensor_map(h);
+    mbarrier_init(vectors_full, 1);
+  }
+  __device__ void load() const {
+    mbarrier_expect(vectors_full, 3 * S::N * 4);
+    bulk_load(vectors, args.bias, S::N * 4, vectors_full);
+    bulk_load(vectors + S::N * 4, args.gamma, 2 * S::N * 4, vectors_full);
+  }
+  __device__ float2 addend(int row, int column) const {
+    return row < args.rows
+               ? __ldcg(reinterpret_cast<const float2*>(args.residual + static_cast<size_t>(row) * S::N + column))
+               : make_float2(0.f, 0.f);
+  }
+  __device__ void prepare(int row, int n) {
+    if (!EARLY) return;
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < 2 * GROUPS; i++)
+      extra[i] = addend(row + lane / 4 + 8 * (i & 1), n + i / 2 * 8 + 2 * (lane % 4));
+  }
+
+  __device__ static float quad_sum(float v) {
+    v += __shfl_xor_sync(~0u, v, 1);
+    return v + __shfl_xor_sync(~0u, v, 2);
+  }
+
+  __device__ void finish(float (&d)[S::BN / 2], int row, int n) {
+    const int lane = threadIdx.x % 32, tile = n / S::BN;
+    mbarrier_wait(vectors_full, 0);
+    const uint32_t column = vectors + (n + 2 * (lane % 4)) * 4;
+    float mean[2] = {0.f, 0.f}, spread[2] = {0.f, 0.f};  // of rows lane / 4 and lane / 4 + 8
+#pragma unroll
+    for (int g = 0; g < GROUPS; g++) {
+      const float2 bias = load_shared_2(column + 32 * g);
+#pragma unroll
+      for (int u = 0; u < 2; u++) {
+        const float2 e =
+            EARLY ? extra[EARLY ? 2 * g + u : 0] : addend(row + lane / 4 + 8 * u, n + 8 * g + 2 * (lane % 4));
+        d[4 * g + 2 * u] += bias.x + e.x;
+        d[4 * g + 2 * u + 1] += bias.y + e.y;
+        mean[u] += d[4 * g + 2 * u] + d[4 * g + 2 * u + 1];
+      }
+    }
+#pragma unroll
+    for (int u = 0; u < 2; u++) {
+      mean[u] = quad_sum(mean[u]) * (1.f / S::BN);
+#pragma unroll
+      for (int g = 0; g < GROUPS; g++) {
+        const float a = d[4 * g + 2 * u] - mean[u], b = d[4 * g + 2 * u + 1] - mean[u];
+        spread[u] = fmaf(a, a, fmaf(b, b, spread[u]));
+      }
+      spread[u] = quad_sum(spread[u]);
+      if (lane % 4 == 0)
+        __stcg(args.statistics + static_cast<size_t>(row + lane / 4 + 8 * u) * TILES + tile,
+               make_float2(mean[u], spread[u]));
+    }
+    __syncwarp();
+    if (lane == 0) {
+      count_release(args.counters + row / 16);
+      bulk_wait_read<0>();  // the boxes of the tile before
+    }
+    __syncwarp();
+    store_x1(d, row, n);
+    if (lane == 0) {
+      unsigned tries = 0;
+      while (count_acquire(args.counters + row / 16) < TILES)
+        if (++tries > 20000000u) __trap();
+    }
+    __syncwarp();
+    float scale[2], shift[2];  // h = (x1 scale + shift) gamma + beta
+#pragma unroll
+    for (int u = 0; u < 2; u++) combine(row + lane / 4 + 8 * u, scale[u], shift[u]);
+    if (lane == 0) bulk_wait_read<0>();  // x1 has left its boxes
+    __syncwarp();
+    store_h(d, row, n, scale, shift);
+  }
+
+  __device__ void store_x1(const float (&d)[S::BN / 2], int row, int n) const {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int g = 0; g < GROUPS; g++) {
+      const uint32_t to = staging + g / 4 * 2048 + swizzle_128(lane / 4, g % 4 * 2 + lane % 4 / 2) + lane % 2 * 8;
+      store_shared_2(to, d[4 * g], d[4 * g + 1]);
+      store_shared_2(to + 1024, d[4 * g + 2], d[4 * g + 3]);
+    }
+    fence_async_shared();
+    __syncwarp();
+    if (lane == 0) {
+      for (int box = 0; box < BOXES; box++) tma_store_2d(x1, staging + box * 2048, n + 32 * box, row);
+      bulk_commit();
+    }
+  }
+
+  // The four lanes of a quad read a quarter of the row's statistics each.
+  __device__ void combine(int row, float& scale, float& shift) const {
+    constexpr int PART = (TILES + 3) / 4;
+    const float2* from = args.statistics + static_cast<size_t>(row) * TILES + threadIdx.x % 4 * PART;
+    float2 s[PART];
+    float mean = 0.f, spread = 0.f;
+#pragma unroll
+    for (int i = 0; i < PART; i++) {
+      s[i] = __ldcg(from + i);
+      mean += s[i].x;
+    }
+    mean = quad_sum(mean) * (1.f / TILES);
+#pragma unroll
+    for (int i = 0; i < PART; i++) spread += fmaf(S::BN * (s[i].x - mean), s[i].x - mean, s[i].y);
+    scale = rsqrtf(quad_sum(spread) * (1.f / S::N) + LN_EPS);
+    shift = -mean * scale;
+  }
+
+  __device__ void store_h(const float (&d)[S::BN / 2], int row, int n, const float (&scale)[2],
+                          const float (&shift)[2]) const {
+    const int lane = threadIdx.x % 32, r = lane % 16;
+    const uint32_t gamma = vectors + (S::N + n + 2 * (lane % 4)) * 4, beta = gamma + S::N * 4;
+#pragma unroll
+    for (int g = 0; g < GROUPS; g += 2) {
+      uint32_t packed[4];
+#pragma unroll
+      for (int u = 0; u < 2; u++) {
+        const float2 w = load_shared_2(gamma + 32 * (g + u)), b = load_shared_2(beta + 32 * (g + u));
+        const float* v = d + 4 * (g + u);
+        packed[2 * u] =
+            pack_half2(fmaf(fmaf(v[0], scale[0], shift[0]), w.x, b.x), fmaf(fmaf(v[1], scale[0], shift[0]), w.y, b.y));
+        packed[2 * u + 1] =
+            pack_half2(fmaf(fmaf(v[2], scale[1], shift[1]), w.x, b.x), fmaf(fmaf(v[3], scale[1], shift[1]), w.y, b.y));
+      }
+      stmatrix_x4(staging + g / 4 * 1024 + swizzle_64(r, g % 4 + lane / 16), packed[0], packed[1], packed[2],
+                  packed[3]);
+    }
+    fence_async_shared();
+    __syncwarp();
+    if (lane == 0) {
+      for (int box = 0; box < BOXES; box++) tma_store_2d(h, staging + box * 1024, n + 32 * box, row);
+      bulk_commit();
+    }
+  }
+  __device__ void end() const {
+    if (threadIdx.x % 32 == 0) bulk_wait_read<0>();
+  }
+};

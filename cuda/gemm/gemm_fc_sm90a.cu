@@ -1,0 +1,22 @@
+/* f(rows, 3072) fp16 = gelu_tanh(h(rows, 768) W_fc + b_fc).
+   grid: min(tiles, multiprocessors), each block takes every grid-th tile; 128 x 192 tiles make 128 blocks at 1024 rows.
+   Limiter: wgmma (9216 clocks at 128 x 192), then the 6 KB of f per row that go to L2. */
+#include "dims.h"
+#include "gemm/epilogue_half_sm90a.cuh"
+
+struct FcArgs {
+  const float* bias;  // (3072)
+  int rows, resident;
+};
+
+#define GEMM_FC(BM, BN, STAGES)                                                                                                                   \
+  extern "C" __global__ void __launch_bounds__(GemmShape<BM, BN, FFN, D, STAGES>::THREADS, 1) gemm_fc_##BM##x##BN(                                \
+      const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const __grid_constant__ CUtensorMap out, const FcArgs args) { \
+    using Shape = GemmShape<BM, BN, FFN, D, STAGES>;                                                                                              \
+    gemm<Shape>(&a, &b, HalfEpilogue<Shape, true>(&out, args.bias), args.rows, blockIdx.x, gridDim.x, args.resident);                             \
+  }
+
+GEMM_FC(64, 64, 12)
+GEMM_FC(64, 96, 9)
+GEMM_FC(128, 96, 6)
+GEMM_FC(128, 192, 4)

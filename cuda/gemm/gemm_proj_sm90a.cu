@@ -1,0 +1,26 @@
+/* output(rows, 768) fp32 = x1 + f(rows, 3072) W_proj + b_proj, K split over the blocks of a cluster.
+   grid: tiles * splits blocks in clusters of `splits` (fixed in the kernel); without a split, min(tiles, multiprocessors).
+   128 x 96 in two parts of K make 128 blocks at 1024 rows. Limiter: wgmma and the shared memory under it, then 24 KB per block between SMs. */
+#include "dims.h"
+#include "gemm/epilogue_split_sm90a.cuh"
+
+struct ProjArgs {
+  const float *bias, *residual;  // (768), x1 (rows, 768)
+  float* out;                    // (rows, 768), 16-byte aligned
+  int rows, resident;
+};
+
+#define GEMM_PROJ(BM, BN, SPLITS, STAGES)                                                                                                            \
+  extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(GemmShape<BM, BN, D, FFN, STAGES, SPLITS>::THREADS, 1)                 \
+      gemm_proj_##BM##x##BN##_k##SPLITS(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const ProjArgs args) {         \
+    using Shape = GemmShape<BM, BN, D, FFN, STAGES, SPLITS>;                                                                                         \
+    gemm<Shape>(&a, &b, SplitEpilogue<Shape>(args.bias, args.residual, args.out, args.rows), args.rows, blockIdx.x / SPLITS, gridDim.x / SPLITS,     \
+                args.resident);                                                                                                                      \
+  }
+
+GEMM_PROJ(64, 64, 4, 12)
+GEMM_PROJ(128, 64, 4, 7)
+GEMM_PROJ(128, 128, 4, 4)
+GEMM_PROJ(128, 96, 2, 5)
+GEMM_PROJ(128, 192, 2, 3)
+GEMM_PROJ(128, 192, 1, 3)

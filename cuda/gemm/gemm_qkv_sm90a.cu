@@ -1,0 +1,30 @@
+/* qkv(rows, 2304) fp16 = h(rows, 768) W_qkv + b_qkv; blocks past `gemm_blocks` cast weights for later kernels meanwhile.
+   grid: gemm_blocks + cast blocks; 128 x 192 tiles fill 96 multiprocessors at 1024 rows and leave 36 to the cast.
+   Limiter: wgmma at 1024 rows and more, latency below. */
+#include "cast/cast_sm90a.cuh"
+#include "gemm/epilogue_half_sm90a.cuh"
+
+struct QkvArgs {
+  const float* bias;  // (2304)
+  int rows, gemm_blocks, resident;
+  CastArgs cast;
+};
+
+#define GEMM_QKV(BM, BN, STAGES)                                                                                                                   \
+  extern "C" __global__ void __launch_bounds__(GemmShape<BM, BN, QKV, D, STAGES>::THREADS, 1) gemm_qkv_##BM##x##BN(                                \
+      const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const __grid_constant__ CUtensorMap out, const QkvArgs args) { \
+    using Shape = GemmShape<BM, BN, QKV, D, STAGES>;                                                                                               \
+    using Epilogue = HalfEpilogue<Shape, false>;                                                                                                   \
+    constexpr int CAST_STAGES = (GemmMemory<Shape, Epilogue>::TOTAL - 1024) / 16400;                                                               \
+    if (blockIdx.x >= args.gemm_blocks) {                                                                                                          \
+      pdl_launch();                                                                                                                                \
+      cast_role<Shape::THREADS, CAST_STAGES>(args.cast, shared_base(), blockIdx.x - args.gemm_blocks, gridDim.x - args.gemm_blocks);               \
+      return;                                                                                                                                      \
+    }                                                                                                                                              \
+    gemm<Shape>(&a, &b, Epilogue(&out, args.bias), args.rows, blockIdx.x, args.gemm_blocks, args.resident);                                        \
+  }
+
+GEMM_QKV(64, 64, 12)
+GEMM_QKV(64, 96, 9)
+GEMM_QKV(128, 96, 6)
+GEMM_QKV(128, 192, 4)

@@ -1,0 +1,169 @@
+/* C(rows, N) = epilogue(A(rows, K) B(K, N)): fp16 operands, fp32 sums, on the tensor cores of Hopper.
+
+   A block owns BM x BN tiles (with a split, one): one producer thread keeps a ring of STAGES k-blocks (64 of K) full
+   with the copy engine, BM / 64 warpgroups multiply (64 x BN each) and run the epilogue on their accumulators. Blocks
+   (at most as many as tiles) take tiles block, block + blocks, ..: N runs fastest, so neighbours share rows of A. B is
+   read as it lies, N-major, in slabs of 64 columns (32 when BN is no multiple of 64). The one trick: near the end of a
+   tile the second warpgroup lets the first one finish its last LEAD k-blocks alone. The tensor cores stay busy, and the
+   first half of the epilogue (and, with more tiles, the next one's start) runs under the second warpgroup's products.
+   Limiter: the wgmma rate at the clock that holds under it (128 x 192 needs 26 KB of shared-memory traffic per 192
+   clocks of it, just in balance); for few rows the bytes into one SM and the latency of the first of them. */
+#pragma once
+#include <cuda.h>
+
+#include "common/cluster_sm90a.cuh"
+#include "common/fragment_sm90a.cuh"
+#include "common/mbarrier_sm90a.cuh"
+#include "common/sync_sm90a.cuh"
+#include "common/tma_sm90a.cuh"
+#include "common/wgmma_sm90a.cuh"
+
+template <int BM_, int BN_, int N_, int K_, int STAGES_, int SPLITS_ = 1>
+struct GemmShape {
+  static constexpr int BM = BM_, BN = BN_, N = N_, K = K_, STAGES = STAGES_;
+  static constexpr int SPLITS = SPLITS_;  // blocks of a cluster that share a tile, each with its part of K
+  static constexpr int N_TILES = N / BN;
+  static constexpr int K_BLOCKS = K / 64 / SPLITS;
+  static constexpr int WARPGROUPS = BM / 64;
+  static constexpr int THREADS = 128 * WARPGROUPS + 32;
+  static constexpr int SWIZZLE = BN % 64 == 0 ? 128 : 64;
+  static constexpr int SLABS = BN * 2 / SWIZZLE;
+  static constexpr int A_BYTES = BM * 128, B_BYTES = BN * 128, STAGE_BYTES = A_BYTES + B_BYTES;
+  static constexpr int LEAD = STAGES < 4 ? STAGES - 1 : 3;
+  static_assert(BM == 64 || BM == 128, "one or two warpgroups");
+  static_assert(N % BN == 0 && K % (64 * SPLITS) == 0 && BN % (SWIZZLE / 2) == 0 && STAGES <= K_BLOCKS, "whole tiles");
+};
+
+// Shared memory of a block from its 1024-byte aligned start: the ring, what the epilogue wants, the barriers.
+template <class S, class Epilogue>
+struct GemmMemory {
+  static constexpr int EPILOGUE = S::STAGES * S::STAGE_BYTES;
+  static constexpr int BARRIERS = EPILOGUE + Epilogue::SHARED_BYTES;
+  static constexpr int TOTAL = BARRIERS + 16 * S::STAGES + 64 + 1024;  // with the slack for alignment
+  static_assert(TOTAL <= 232448, "shared memory of one block");
+};
+
+constexpr int START_BARRIER = 1, LEAD_BARRIER = 2;
+extern __shared__ uint8_t dynamic_shared[];
+__device__ __forceinline__ uint32_t shared_base() { return (smem_address(dynamic_shared) + 1023) & ~1023u; }
+
+template <class S>
+struct GemmProducer {
+  const CUtensorMap *a, *b;
+  uint32_t ring, full, empty;
+  int k_first;  // in k-blocks
+
+  __device__ __forceinline__ void load_a(int stage, int k_block, int tile) const {
+    tma_load_2d(ring + stage * S::STAGE_BYTES, a, (k_first + k_block) * 64, tile / S::N_TILES * S::BM,
+                full + 8 * stage);
+  }
+  __device__ __forceinline__ void load_b(int stage, int k_block, int tile) const {
+    tma_load_3d(ring + stage * S::STAGE_BYTES + S::A_BYTES, b, 0, (k_first + k_block) * 64,
+                tile % S::N_TILES * S::SLABS, full + 8 * stage);
+  }
+
+  // `resident`: B was written long before this chain of kernels, so that its first tiles need not wait for the
+  // predecessor.
+  template <class Epilogue>
+  __device__ __forceinline__ void run(const Epilogue& epilogue, int tile, int tiles, int blocks, bool resident) const {
+#pragma unroll
+    for (int s = 0; s < S::STAGES; s++) {
+      mbarrier_expect(full + 8 * s, S::STAGE_BYTES);
+      if (resident) load_b(s, s, tile);
+    }
+    pdl_wait();
+#pragma unroll
+    for (int s = 0; s < S::STAGES; s++) {
+      load_a(s, s, tile);
+      if (!resident) load_b(s, s, tile);
+      if (s == 0) epilogue.load();
+    }
+    Ring<S::STAGES> at;
+    int k_block = S::STAGES;
+    for (; tile < tiles; tile += blocks, k_block = 0)
+      for (; k_block < S::K_BLOCKS; k_block++, at.advance()) {
+        mbarrier_wait(empty + 8 * at.stage, at.parity);
+        mbarrier_expect(full + 8 * at.stage, S::STAGE_BYTES);
+        load_a(at.stage, k_block, tile);
+        load_b(at.stage, k_block, tile);
+      }
+  }
+};
+
+template <class S>
+__device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], Ring<S::STAGES>& at, uint32_t ring, uint32_t full,
+                                              uint32_t empty, int warpgroup) {
+  const uint64_t a_form = wgmma_descriptor<128>(16, 1024);
+  const uint64_t b_form = wgmma_descriptor<S::SWIZZLE>(64 * S::SWIZZLE, 8 * S::SWIZZLE);
+  const bool releases = (threadIdx.x & 127) == 0;
+  int previous = 0;
+  for (int k_block = 0; k_block < S::K_BLOCKS; k_block++) {
+    if (S::WARPGROUPS == 2 && warpgroup == 1 && k_block == S::K_BLOCKS - S::LEAD) named_barrier_sync(LEAD_BARRIER, 256);
+    mbarrier_wait(full + 8 * at.stage, at.parity);
+    const uint32_t a = ring + at.stage * S::STAGE_BYTES + warpgroup * 8192,
+                   b = ring + at.stage * S::STAGE_BYTES + S::A_BYTES;
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+      Wgmma<S::BN>::template ss<1>(d, wgmma_at(a_form, a + 32 * k), wgmma_at(b_form, b + 16 * S::SWIZZLE * k),
+                                   (k_block | k) != 0);
+    wgmma_commit();
+    wgmma_wait<1>();
+    if (k_block > 0 && releases) mbarrier_arrive(empty + 8 * previous);
+    previous = at.stage;
+    at.advance();
+  }
+  if (S::WARPGROUPS == 2 && warpgroup == 0) named_barrier_arrive(LEAD_BARRIER, 256);
+  wgmma_wait<0>();
+  if (releases) mbarrier_arrive(empty + 8 * previous);
+}
+
+/* An epilogue has SHARED_BYTES and
+     init()              by the producer thread, before anything else;
+     load()              by the producer thread, once the predecessor's results may be read;
+     prepare(row, n)     by every multiplying thread before a tile: `row` is the first of its warp's 16 rows, `n` the
+   first column; finish(d, row, n)   after it; end()               after the last tile. */
+template <class S, class Epilogue>
+__device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b, Epilogue epilogue, int rows, int block,
+                                     int blocks, bool resident) {
+  using Memory = GemmMemory<S, Epilogue>;
+  const uint32_t base = shared_base(), full = base + Memory::BARRIERS, empty = full + 8 * S::STAGES;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int tiles = (rows + S::BM - 1) / S::BM * S::N_TILES;
+  const int rank = S::SPLITS > 1 ? static_cast<int>(cluster_rank()) : 0;
+  epilogue.at(base + Memory::EPILOGUE, empty + 8 * S::STAGES, rank);
+  pdl_launch();
+  if (warp == 4 * S::WARPGROUPS) {
+    if (lane == 0) {
+      prefetch_tensor_map(a);
+      prefetch_tensor_map(b);
+      for (int s = 0; s < S::STAGES; s++) {
+        mbarrier_init(full + 8 * s, 1);
+        mbarrier_init(empty + 8 * s, S::WARPGROUPS);
+      }
+      epilogue.init();
+      fence_mbarrier_init();
+    }
+    __syncwarp();
+    named_barrier_arrive(START_BARRIER, S::THREADS);
+    if (S::SPLITS > 1) cluster_arrive();
+    if (lane == 0)
+      GemmProducer<S>{a, b, base, full, empty, rank * S::K_BLOCKS}.run(epilogue, block, tiles, blocks, resident);
+    __syncwarp();
+    if (S::SPLITS > 1) cluster_wait();
+    return;
+  }
+  named_barrier_sync(START_BARRIER, S::THREADS);
+  if (S::SPLITS > 1) cluster_arrive();
+  Ring<S::STAGES> at;
+  int tile = block;
+  do {
+    const int row = tile / S::N_TILES * S::BM + 16 * warp, n = tile % S::N_TILES * S::BN;
+    epilogue.prepare(row, n);
+    float d[S::BN / 2];
+    multiply_tile<S>(d, at, base, full, empty, warp / 4);
+    epilogue.finish(d, row, n);
+    tile += blocks;
+  } while (S::SPLITS == 1 && tile < tiles);
+  epilogue.end();
+}
