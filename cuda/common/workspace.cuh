@@ -1,0 +1,19 @@
+/* Where each parameter lies in the device workspace: `packed` holds the four matrices as fp16, `vectors` the fp32
+   vectors that later stages read, moved to 256-byte-aligned storage because the caller's weights may be aligned to 4
+   bytes only. */
+#pragma once
+
+#include "dims.h"
+
+constexpr int PACKED_QKV = 0;                      // (D, 3 D)
+constexpr int PACKED_ATTN = PACKED_QKV + D * QKV;  // (D, D)
+constexpr int PACKED_FC = PACKED_ATTN + D * D;     // (D, FFN)
+constexpr int PACKED_PROJ = PACKED_FC + D * FFN;   // (FFN, D)
+constexpr int PACKED_LEN = PACKED_PROJ + FFN * D;  // halves
+
+constexpr int VECTOR_B_QKV = 0;                    // (3 D)
+constexpr int VECTOR_B_ATTN = VECTOR_B_QKV + QKV;  // (D)
+constexpr int VECTOR_GAMMA2 = VECTOR_B_ATTN + D;   // (D)
+constexpr int VECTOR_BETA2 = VECTOR_GAMMA2 + D;    // (D)
+constexpr int VECTOR_B_FC = VECTOR_BETA2 + D;      // (FFN)
+constexpr int VECTOR_B_PROJ = VECTOR_B_FC + FFN;   // (D)

@@ -1,0 +1,11 @@
+/* LN2: h = LayerNorm(x1). Grid ceil(rows / 8), 256 threads, no shared memory. See layernorm.cuh. */
+#include "layernorm/layernorm.cuh"
+
+extern "C" __global__ void __launch_bounds__(LAYERNORM_THREADS)
+    layernorm_f16(const float* __restrict__ x1,     // (rows, D)
+                  const float* __restrict__ gamma,  // (D), 16-byte aligned
+                  const float* __restrict__ beta,   // (D), 16-byte aligned
+                  __half* __restrict__ h,           // (rows, D)
+                  int rows) {
+  layernorm_block<true>(blockIdx.x, x1, gamma, beta, h, rows);
+}
