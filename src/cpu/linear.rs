@@ -9,6 +9,8 @@ use super::matmul::{Matrix, matmul};
 const FEW_ROWS: usize = 32;
 /// Fewest columns worth a task of their own.
 const MIN_COLUMNS: usize = 64;
+/// Inputs that one product sums. For one row the crate keeps a single running sum, whose error grows with its length.
+const DEPTH: usize = 256;
 
 /// a is (rows, in), w (in, out), bias (out), out (rows, out); the widths follow from the lengths.
 ///
@@ -26,6 +28,7 @@ pub fn linear(a: &[f32], w: &[f32], bias: &[f32], out: &mut [f32]) {
     matmul(out, true, 1.0, Matrix::new(a, rows, k, k), Matrix::new(w, k, n, n), Parallelism::Rayon(0));
 }
 
+/// One task for each block of columns, summed over the inputs in parts.
 fn linear_by_columns(a: &[f32], w: &[f32], bias: &[f32], out: &mut [f32]) {
     let n = bias.len();
     let k = w.len() / n;
@@ -36,8 +39,13 @@ fn linear_by_columns(a: &[f32], w: &[f32], bias: &[f32], out: &mut [f32]) {
         .enumerate()
         .map(|(i, bias)| {
             let mut block = bias.repeat(rows);
-            let w = Matrix::new(&w[i * columns..], k, bias.len(), n);
-            matmul(&mut block, true, 1.0, Matrix::new(a, rows, k, k), w, Parallelism::None);
+            let mut part = vec![0.0; block.len()];
+            for first in (0..k).step_by(DEPTH) {
+                let depth = DEPTH.min(k - first);
+                let w = Matrix::new(&w[first * n + i * columns..], depth, bias.len(), n);
+                matmul(&mut part, false, 1.0, Matrix::new(&a[first..], rows, depth, k), w, Parallelism::None);
+                block.iter_mut().zip(&part).for_each(|(sum, part)| *sum += part);
+            }
             block
         })
         .collect();
