@@ -1,7 +1,7 @@
 /* The first kernel of the chain: h(rows, 768) fp16 = LayerNorm(x; gamma1, beta1), packed fp16 = part of the weights, vectors = the small parameters,
    counters = 0 (for the row statistics of the attention projection).
 
-   grid: ceil(rows / 8) LayerNorm blocks, last - first cast blocks (one chunk each), one block for the rest; 256 threads, no shared memory.
+   grid: ceil(rows / 8) LayerNorm blocks, last - first cast blocks (one chunk each), 10 blocks for the rest; 256 threads, no shared memory.
    Limiter: device memory at 1024 rows (7.1 MB of W_qkv, 3.1 MB of x, all requested at once), the launch itself for few rows.
    Everything later in the chain may read inputs and write its own outputs as soon as it starts, because this kernel lets its successors start only after
    its own predecessor has ended. */
@@ -27,6 +27,7 @@ __device__ __forceinline__ float small_parameter(const float* weights, int i) {
   return weights[B_PROJ + i - QKV - 3 * D - FFN];
 }
 constexpr int VECTORS = QKV + 4 * D + FFN;
+static_assert(VECTORS <= 10 * 1024, "ten blocks copy them");
 
 extern "C" __global__ void __launch_bounds__(256) cast_layernorm(const CastLayernormArgs args) {
   pdl_wait();
@@ -51,6 +52,11 @@ extern "C" __global__ void __launch_bounds__(256) cast_layernorm(const CastLayer
     if (row < args.rows) layernorm_row(args.x + static_cast<size_t>(row) * D, args.cast.weights + GAMMA1, args.cast.weights + BETA1, aligned, args.h + static_cast<size_t>(row) * D);
     return;
   }
-  for (int i = threadIdx.x; i < VECTORS; i += 256) args.vectors[i] = small_parameter(args.cast.weights, i);
-  for (int i = threadIdx.x; i < args.counters_len; i += 256) args.counters[i] = 0;
+  block -= norm_blocks;
+#pragma unroll
+  for (int u = 0; u < 4; u++) {
+    const int i = block * 1024 + 256 * u + threadIdx.x;
+    if (i < VECTORS) args.vectors[i] = small_parameter(args.cast.weights, i);
+  }
+  for (int i = block * 256 + threadIdx.x; i < args.counters_len; i += 10 * 256) args.counters[i] = 0;
 }

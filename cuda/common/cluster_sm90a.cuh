@@ -20,8 +20,9 @@ __device__ __forceinline__ uint32_t cluster_address(uint32_t address, uint32_t r
   return there;
 }
 
-// 9.7.9.12 st.async: eight bytes, counted by the barrier of the receiving block
-__device__ __forceinline__ void cluster_store_2(uint32_t to, float x, float y, uint32_t barrier) {
-  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(to), "f"(x), "f"(y), "r"(barrier)
+// 9.7.9.25.4.1 cp.async.bulk from this block's shared memory to another's, counted by a barrier there. Source must outlive the copy.
+__device__ __forceinline__ void cluster_copy(uint32_t to, uint32_t from, uint32_t bytes, uint32_t barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "r"(from), "r"(bytes),
+               "r"(barrier)
                : "memory");
 }

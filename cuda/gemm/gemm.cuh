@@ -11,77 +11,86 @@
 #include "common/ldmatrix.cuh"
 #include "gemm/finish.cuh"
 
-// sums += this warp's rows and columns of one stage, over its slice of the depth. The fragments of the next 16-deep
-// step are loaded before the products of the current one.
-template <class Arch, class G>
-__device__ void multiply_stage(Sums<G>& sums, const __half* stage) {
-  constexpr int DEPTHS = G::BK / 16 / G::WK;
-  const __half* a = stage + G::warp_row() * G::A::PITCH + G::slice() * 16;
-  const __half* b = stage + G::A::SIZE + G::slice() * 16 * G::B::PITCH + G::warp_column();
-  unsigned fragment_a[2][G::ROW_TILES][4];
-  unsigned fragment_b[2][G::COLUMN_TILES / 2][4];
-  const auto load = [&](int depth) {
+// One warp's operands of a 16-deep step.
+template <class G>
+struct Fragments {
+  unsigned a[G::ROW_TILES][4];
+  unsigned b[G::COLUMN_TILES / 2][4];
+
+  // From depth `depth` of this warp's slice of a stage.
+  __device__ void load(const __half* stage, int depth) {
+    const int k = 16 * (G::WK * depth + G::slice());
+    const __half* stage_a = stage + G::warp_row() * G::A::PITCH + k;
+    const __half* stage_b = stage + G::A::SIZE + k * G::B::PITCH + G::warp_column();
 #pragma unroll
-    for (int i = 0; i < G::ROW_TILES; ++i)
-      load_a<typename G::A>(fragment_a[depth % 2][i], a + 16 * i * G::A::PITCH + 16 * G::WK * depth, G::lane());
+    for (int i = 0; i < G::ROW_TILES; ++i) load_a<typename G::A>(a[i], stage_a + 16 * i * G::A::PITCH, G::lane());
 #pragma unroll
-    for (int j = 0; j < G::COLUMN_TILES / 2; ++j)
-      load_b_kn<typename G::B>(fragment_b[depth % 2][j], b + 16 * G::WK * depth * G::B::PITCH + 16 * j, G::lane());
-  };
-  load(0);
-#pragma unroll
-  for (int depth = 0; depth < DEPTHS; ++depth) {
-    if (depth + 1 < DEPTHS) load(depth + 1);
+    for (int j = 0; j < G::COLUMN_TILES / 2; ++j) load_b_kn<typename G::B>(b[j], stage_b + 16 * j, G::lane());
+  }
+
+  template <class Arch>
+  __device__ void multiply(Sums<G>& sums) const {
 #pragma unroll
     for (int j = 0; j < G::COLUMN_TILES; ++j)
 #pragma unroll
-      for (int i = 0; i < G::ROW_TILES; ++i) {
-        const unsigned* b_pair = &fragment_b[depth % 2][j / 2][j % 2 * 2];
-        Arch::mma(sums[i][j], fragment_a[depth % 2][i], b_pair[0], b_pair[1]);
-      }
+      for (int i = 0; i < G::ROW_TILES; ++i) Arch::mma(sums[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
   }
-}
+};
 
-// One block. `w` and `a` are the layer's whole matrices; `bias_tile` receives the block's part of the bias meanwhile.
+// sums = this warp's part of the block's tile of a w. `a` points to the tile's first row, of which `rows` exist, `w` to
+// its first column; `bias_tile` receives the tile's part of the bias meanwhile. The fragments of a step are loaded
+// while the products of the step before are under way, across stages too.
 template <class Arch, class G, int N, int K>
-__device__ void multiply(Sums<G>& sums, __half* stages, const __half* a, const __half* w, int last_row,
-                         float* bias_tile, const float* bias) {
+__device__ void multiply(Sums<G>& sums, __half* stages, const __half* a, const __half* w, int rows, float* bias_tile,
+                         const float* bias) {
   using S = GemmShared<Arch, G>;
   constexpr int STEPS = K / G::BK;
-  static_assert(N % G::BN == 0 && K % G::BK == 0);
-  typename Arch::template Copy<typename G::A, G::THREADS> copy_a;
-  typename Arch::template Copy<typename G::B, G::THREADS> copy_b;
-  const auto fetch = [&](int step, int slot) {
-    copy_a.fetch(stages + slot * S::STAGE, a + step * G::BK, K, threadIdx.x, last_row);
-    copy_b.fetch(stages + slot * S::STAGE + G::A::SIZE, w + step * (G::BK * N), N, threadIdx.x);
+  constexpr int DEPTHS = G::BK / 16 / G::WK;
+  static_assert(N % G::BN == 0 && K % G::BK == 0 && STEPS >= S::STAGES);
+  typename Arch::template Copy<typename G::A, K, G::THREADS> copy_a;
+  typename Arch::template Copy<typename G::B, N, G::THREADS> copy_b;
+  const auto fetch = [&](int step, __half* stage) {
+    copy_a.fetch(stage, a + step * G::BK, threadIdx.x, rows);
+    copy_b.fetch(stage + G::A::SIZE, w + step * (G::BK * N), threadIdx.x);
   };
-  const auto land = [&](int slot) {
-    copy_a.land(stages + slot * S::STAGE, threadIdx.x);
-    copy_b.land(stages + slot * S::STAGE + G::A::SIZE, threadIdx.x);
+  const auto land = [&](__half* stage) {
+    copy_a.land(stage, threadIdx.x);
+    copy_b.land(stage + G::A::SIZE, threadIdx.x);
   };
 
 #pragma unroll
   for (int step = 0; step < S::STAGES - 1; ++step) {
-    if (step < STEPS) {
-      fetch(step, step);
-      land(step);
-    }
+    fetch(step, stages + step * S::STAGE);
+    land(stages + step * S::STAGE);
     Arch::commit();
   }
   for (int i = threadIdx.x; i < G::BN; i += G::THREADS) bias_tile[i] = bias[i];
+  Arch::template wait<S::STAGES - 2>();
+  __syncthreads();
 
-  int slot = 0;
-#pragma unroll 1
+  __half* const end = stages + S::STAGES * S::STAGE;
+  __half* stage = stages;         // being multiplied
+  __half* free = end - S::STAGE;  // read by all, or not yet used
+  Fragments<G> fragments[2];
+  fragments[0].load(stage, 0);
+#pragma unroll DEPTHS % 2 + 1
   for (int step = 0; step < STEPS; ++step) {
-    Arch::template wait<S::STAGES - 2>();
-    __syncthreads();  // this stage has landed, and all have read the one before it, whose place is taken next
-    const int next = step + S::STAGES - 1;
-    const int next_slot = slot == 0 ? S::STAGES - 1 : slot - 1;
-    if (next < STEPS) fetch(next, next_slot);
+    const bool more = step + S::STAGES - 1 < STEPS;
+    if (more) fetch(step + S::STAGES - 1, free);
     Arch::commit();
-    multiply_stage<Arch, G>(sums, stages + slot * S::STAGE);
-    if (next < STEPS) land(next_slot);
-    slot = slot == S::STAGES - 1 ? 0 : slot + 1;
+#pragma unroll
+    for (int depth = 0; depth < DEPTHS; ++depth) {
+      if (depth + 1 == DEPTHS) {
+        if (more) land(free);
+        Arch::template wait<S::STAGES - 2>();
+        __syncthreads();  // the next stage has landed, and all have read this one
+        free = stage;
+        stage = stage + S::STAGE == end ? stages : stage + S::STAGE;
+      }
+      fragments[(depth + 1) % 2].load(stage, (depth + 1) % DEPTHS);
+      fragments[depth % 2].template multiply<Arch>(sums);
+    }
+    if (DEPTHS % 2) fragments[0] = fragments[1];
   }
 }
 
@@ -97,7 +106,7 @@ __device__ void gemm(const __half* __restrict__ a, const __half* __restrict__ w,
 
   Sums<G> sums = {};
   multiply<Arch, G, N, K>(sums, reinterpret_cast<__half*>(shared), a + static_cast<size_t>(first_row) * K,
-                          w + first_column, rows - 1, bias_tile, bias + first_column);
+                          w + first_column, rows, bias_tile, bias + first_column);
   __syncthreads();  // the stages are free
 
   const size_t offset = static_cast<size_t>(first_row) * N + first_column;

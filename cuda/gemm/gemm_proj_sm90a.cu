@@ -18,9 +18,9 @@ struct ProjArgs {
                 args.resident);                                                                                                                      \
   }
 
-GEMM_PROJ(64, 64, 4, 12)
-GEMM_PROJ(128, 64, 4, 7)
-GEMM_PROJ(128, 128, 4, 4)
+GEMM_PROJ(64, 64, 4, 11)
+GEMM_PROJ(128, 64, 4, 6)
+GEMM_PROJ(128, 128, 4, 5)
 GEMM_PROJ(128, 96, 2, 5)
-GEMM_PROJ(128, 192, 2, 3)
+GEMM_PROJ(128, 192, 2, 4)
 GEMM_PROJ(128, 192, 1, 3)

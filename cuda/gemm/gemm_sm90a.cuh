@@ -150,7 +150,11 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
     if (lane == 0)
       GemmProducer<S>{a, b, base, full, empty, rank * S::K_BLOCKS}.run(epilogue, block, tiles, blocks, resident);
     __syncwarp();
-    if (S::SPLITS > 1) cluster_wait();
+    if (S::SPLITS > 1) {  // with the epilogue's two cluster barriers
+      cluster_wait();
+      cluster_arrive();
+      cluster_wait();
+    }
     return;
   }
   named_barrier_sync(START_BARRIER, S::THREADS);
