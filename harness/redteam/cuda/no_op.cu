@@ -1,0 +1,6 @@
+/* Cheat: does nothing and hopes that output already holds the answer of somebody else. */
+#include "candidate.cuh"
+
+extern "C" void solve(const float* x, float* output, const float* weights, int seq_len) {
+  (void)x, (void)output, (void)weights, (void)seq_len;
+}
