@@ -1,1 +1,57 @@
-fn main() {}
+//! The grader: `harness/run --help` tells what it does.
+//!
+//! Two processes. The parent owns seeds, expected values, buffers, clock and verdict, and never loads a candidate;
+//! the same executable, started with a hidden argument, loads the library and calls it (`child`).
+
+mod arena;
+mod bank;
+mod cases;
+mod check;
+mod child;
+mod cli;
+mod content;
+mod dims;
+mod floor;
+mod gpu;
+mod grade;
+mod inputs;
+mod machine;
+mod memory;
+mod oracle;
+mod precision;
+mod protocol;
+mod reason;
+mod report;
+mod rig;
+mod rng;
+mod run;
+mod session;
+mod stats;
+mod timing;
+mod traps;
+mod ui;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some(protocol::CHILD) {
+        child::main();
+    }
+    let cli = Cli::parse();
+    let outcome = match cli.command {
+        None => run::run(&cli.run),
+        Some(Command::Run(args)) => run::run(&args),
+        Some(Command::Readme(_)) => Ok(reason::Reason::Pass),
+    };
+    match outcome {
+        Ok(reason) => ExitCode::from(reason.code()),
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::from(failure.reason.code())
+        }
+    }
+}

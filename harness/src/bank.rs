@@ -1,0 +1,136 @@
+//! Expected values, computed once and used for every candidate of a run.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::cases::Case;
+use crate::content::{Base, Content};
+use crate::dims::D;
+use crate::inputs::{self, BIASED, Flavour};
+use crate::oracle::{self, Rounding};
+use crate::rng::Stream;
+
+/// Bases per length: contents that follow each other are of different ones.
+const BASES: usize = 2;
+/// Rows that are checked of a long sequence, where the machine is too small for all.
+const SAMPLED: usize = 160;
+/// Operations that the oracle may spend on one case for every core.
+const FLOPS_PER_CORE: f64 = 10e9;
+
+/// All that is known so far.
+pub struct Bank {
+    stream: Stream,
+    weights: HashMap<String, Arc<Vec<f32>>>,
+    tf32: HashMap<String, f64>,
+    cases: HashMap<String, Arc<Content>>,
+    bases: HashMap<usize, Arc<Vec<Base>>>,
+}
+
+impl Bank {
+    /// An empty bank under this seed.
+    pub fn new(seed: u64) -> Self {
+        let empty = (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
+        Self { stream: Stream::new(seed, 1), weights: empty.0, tf32: empty.1, cases: empty.2, bases: empty.3 }
+    }
+
+    /// The rows of a sequence whose expected output is computed: all, or the first, the last, those around
+    /// multiples of 64 near the ends, and random ones.
+    fn rows(&self, seq: usize) -> Vec<usize> {
+        let cores = rayon::current_num_threads() as f64;
+        if crate::floor::flops(seq) <= FLOPS_PER_CORE * cores {
+            return (0..seq).collect();
+        }
+        let stream = self.stream.child(seq as u64);
+        let mut rows: Vec<usize> = vec![0, 1, 63, 64, 65, 127, 128, 255, 256, 511, 512, 1023, 1024];
+        rows.extend([seq - 1, seq - 2, seq - 64, seq - 65, seq / 2]);
+        rows.extend((0..SAMPLED as u64).map(|i| stream.below(i, seq)));
+        rows.retain(|&r| r < seq);
+        rows.sort_unstable();
+        rows.dedup();
+        rows
+    }
+
+    /// Weights of a flavour and the stream they came from. Cases that differ in x alone share them.
+    fn weights(&mut self, flavour: Flavour) -> (Arc<Vec<f32>>, Stream) {
+        let key = format!("{} {} {:?}", flavour.bias, flavour.qk, flavour.twist);
+        let stream = self.stream.child(2).child(flavour.bias.to_bits() ^ flavour.qk.to_bits().rotate_left(7));
+        let drawn = || Arc::new(inputs::weights(flavour, stream));
+        (self.weights.entry(key).or_insert_with(drawn).clone(), stream)
+    }
+
+    /// The largest error that TF32 operands make on this flavour.
+    fn tf32_error(&mut self, flavour: Flavour, content: &Content) -> f64 {
+        let key = format!("{flavour:?}");
+        if let Some(&error) = self.tf32.get(&key) {
+            return error;
+        }
+        let rounded = oracle::forward(&content.x, &content.weights, &content.rows, Rounding::Tf32).output;
+        let error = rounded.iter().zip(&content.expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        self.tf32.insert(key, error);
+        error
+    }
+
+    /// A case with its answer.
+    pub fn case(&mut self, case: &Case) -> Arc<Content> {
+        if let Some(content) = self.cases.get(&case.name) {
+            return content.clone();
+        }
+        let (weights, drawn) = self.weights(case.flavour);
+        let stream = self.stream.child(3).child(case.seq as u64);
+        let x = inputs::tokens_for(case.flavour, case.seq, drawn, stream);
+        let mut content = Content::new(x, weights, self.rows(case.seq));
+        if case.slack > 0.0 {
+            content.slack = case.slack * self.slack_base(case, &content);
+        }
+        let content = Arc::new(content);
+        self.cases.insert(case.name.clone(), content.clone());
+        content
+    }
+
+    /// The error to scale: taken at the case's own length, but for the many biased ones at one length for all.
+    fn slack_base(&mut self, case: &Case, content: &Content) -> f64 {
+        if case.flavour != BIASED {
+            return self.tf32_error(case.flavour, content);
+        }
+        let (weights, drawn) = self.weights(BIASED);
+        let x = inputs::tokens_for(BIASED, 192, drawn, self.stream.child(4));
+        self.tf32_error(BIASED, &Content::new(x, weights, (0..192).collect()))
+    }
+
+    /// Bases of a length, for contents that have never been seen.
+    pub fn bases(&mut self, seq: usize) -> Arc<Vec<Base>> {
+        if let Some(bases) = self.bases.get(&seq) {
+            return bases.clone();
+        }
+        let rows = self.rows(seq);
+        let stream = self.stream.child(5).child(seq as u64);
+        let base = |k: u64| {
+            let weights = Arc::new(inputs::weights(BIASED, stream.child(2 * k)));
+            Base::new(inputs::tokens(BIASED, seq, stream.child(2 * k + 1)), weights, rows.clone())
+        };
+        let bases = Arc::new((0..BASES as u64).map(base).collect::<Vec<_>>());
+        self.bases.insert(seq, bases.clone());
+        bases
+    }
+
+    /// The relative L2 errors of `output - x` that number formats give on short challenge data.
+    pub fn formats(&mut self) -> Vec<(&'static str, f64)> {
+        let (weights, drawn) = self.weights(BIASED);
+        let x = inputs::tokens_for(BIASED, 48, drawn, self.stream.child(6));
+        let content = Content::new(x, weights, (0..48).collect());
+        let error = |rounding| {
+            let got = oracle::forward(&content.x, &content.weights, &content.rows, rounding).output;
+            let square = |v: f64| v * v;
+            let error: f64 = got.iter().zip(&content.expected).map(|(a, b)| square(a - b)).sum();
+            let delta: f64 = content.expected.iter().zip(&content.x).map(|(a, &b)| square(a - f64::from(b))).sum();
+            (error / delta).sqrt()
+        };
+        debug_assert_eq!(content.expected.len(), 48 * D);
+        vec![
+            ("fp32", error(Rounding::Fp32)),
+            ("TF32 or fp16", error(Rounding::Tf32)),
+            ("bf16", error(Rounding::Bf16)),
+            ("FP8", error(Rounding::Fp8)),
+        ]
+    }
+}

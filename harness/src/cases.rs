@@ -1,0 +1,105 @@
+//! The correctness suites. `official` is the public challenge; `full` adds what the challenge cannot see
+//! (biases, sizes around tile edges, attention that is not flat, unusual x); `extreme` adds a range that fp16
+//! operands cannot hold without scaling.
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::inputs::{BIASED, CHALLENGE, Flavour, Twist, X};
+
+/// Which cases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Suite {
+    Official,
+    Full,
+    Extreme,
+}
+
+/// One input to be right on.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Unique in the suites, such as `biased:257`.
+    pub name: String,
+    /// Tokens.
+    pub seq: usize,
+    /// How the numbers are drawn.
+    pub flavour: Flavour,
+    /// The smallest suite that has it.
+    pub suite: Suite,
+    /// An error may be this many times the largest that TF32 operands make on this flavour. 0: the plain tolerance.
+    pub slack: f64,
+}
+
+/// The challenge's sizes; 1024 is the one it times.
+const OFFICIAL: [usize; 10] = [1, 2, 4, 16, 30, 64, 100, 128, 256, 1024];
+
+/// Both sides of every tile edge, and odd ones.
+const EDGES: [usize; 36] = [
+    1, 2, 3, 7, 8, 9, 15, 17, 31, 32, 33, 63, 65, 96, 127, 129, 191, 193, 255, 257, 383, 385, 511, 512, 513, 600, 767,
+    769, 1000, 1023, 1025, 1537, 2047, 2049, 4095, 4096,
+];
+
+const fn x(x: X) -> Flavour {
+    Flavour { x, ..BIASED }
+}
+
+const fn twist(twist: Twist) -> Flavour {
+    Flavour { twist, ..BIASED }
+}
+
+/// Hard inputs, each with the length at which a study of wrong blocks found it sharpest.
+const HARD: [(&str, usize, Flavour); 13] = [
+    ("gelu-band", 64, twist(Twist::GeluBand)),
+    ("aligned", 64, twist(Twist::Aligned)),
+    ("bias-1", 64, Flavour { bias: 1.0, ..BIASED }),
+    ("x-1e-3", 64, x(X::Scaled(1e-3))),
+    ("x-1e-20", 33, x(X::Scaled(1e-20))),
+    ("x-zero", 33, x(X::Zero)),
+    ("x-1e4", 64, x(X::Scaled(1e4))),
+    ("x+3000", 64, x(X::Shifted(3000.0))),
+    ("outliers", 65, x(X::Outliers)),
+    ("one-hot", 64, x(X::OneHot)),
+    ("near-duplicates", 64, x(X::NearDuplicates)),
+    ("qk-x4", 130, Flavour { qk: 4.0, ..BIASED }),
+    ("qk-x16", 130, Flavour { qk: 16.0, ..BIASED }),
+];
+
+/// The cases of a suite up to a length, cheap and telling ones first.
+pub fn suite(suite: Suite, max_seq: usize) -> Vec<Case> {
+    let case = |name: String, seq, flavour, suite, slack| Case { name, seq, flavour, suite, slack };
+    let official = |seq| case(format!("official:{seq}"), seq, CHALLENGE, Suite::Official, 0.0);
+    let zero = Flavour { x: X::Zero, ..CHALLENGE };
+    let (short, long): (Vec<usize>, Vec<usize>) = OFFICIAL.iter().partition(|&&seq| seq <= 256);
+
+    let mut cases: Vec<Case> = short.into_iter().map(official).collect();
+    cases.push(case("official-zero:4".into(), 4, zero, Suite::Official, 0.0));
+    for (name, seq, flavour) in HARD {
+        cases.push(case(format!("{name}:{seq}"), seq, flavour, Suite::Full, 4.0));
+    }
+    cases.push(case("range:64".into(), 64, twist(Twist::Range), Suite::Extreme, 4.0));
+    for seq in EDGES {
+        cases.push(case(format!("biased:{seq}"), seq, BIASED, Suite::Full, 2.0));
+    }
+    cases.extend(long.into_iter().map(official));
+    cases.retain(|c| c.suite <= suite && c.seq <= max_seq);
+    cases
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suites_nest_and_names_are_unique() {
+        let names = |s| suite(s, usize::MAX).into_iter().map(|c| c.name).collect::<Vec<_>>();
+        let (official, full, extreme) = (names(Suite::Official), names(Suite::Full), names(Suite::Extreme));
+        assert_eq!(official.len(), OFFICIAL.len() + 1);
+        assert!(official.iter().all(|n| full.contains(n)) && full.iter().all(|n| extreme.contains(n)));
+        let mut unique = extreme.clone();
+        unique.sort();
+        unique.dedup();
+        assert_eq!(unique.len(), extreme.len());
+        assert!(suite(Suite::Full, 300).iter().all(|c| c.seq <= 300));
+    }
+}

@@ -1,0 +1,66 @@
+//! Calls on host pointers into the shared region.
+
+use std::os::fd::RawFd;
+use std::time::Instant;
+
+use super::library::Candidate;
+use super::Worker;
+use crate::memory::host::Host;
+use crate::protocol::{Call, Called};
+use crate::reason::{Failure, Reason};
+
+/// More than any last-level cache that is likely here.
+const FLUSH_BYTES: usize = 128 << 20;
+
+/// The region, and a buffer to push it out of the caches with.
+pub struct Cpu {
+    region: Host,
+    flush: Vec<u8>,
+}
+
+impl Cpu {
+    /// Maps the region.
+    pub fn new(fd: RawFd, floats: usize) -> Result<Self, Failure> {
+        Ok(Self { region: Host::map(fd, floats)?, flush: Vec::new() })
+    }
+
+    fn flush(&mut self) {
+        self.flush.resize(FLUSH_BYTES, 0);
+        for (i, byte) in self.flush.iter_mut().enumerate().step_by(64) {
+            *byte = byte.wrapping_add(i as u8 | 1);
+        }
+        std::hint::black_box(&self.flush);
+    }
+}
+
+impl Worker for Cpu {
+    fn call(&mut self, candidate: &mut Candidate, call: &Call) -> Result<Called, Failure> {
+        let at = |offset| self.region.address(offset);
+        let (x, output, weights) = (at(call.x), at(call.output), at(call.weights));
+        candidate.prepare(weights, call.weights_changed)?;
+        if call.flush {
+            self.flush();
+        }
+        let at = |offset| self.region.address(offset);
+        let seq = call.seq as i32;
+        let start = Instant::now();
+        let mut status = 0;
+        for i in 0..call.repeat {
+            for p in call.patches.iter().filter(|p| p.before == i) {
+                // SAFETY: places inside the region that do not overlap.
+                unsafe { std::ptr::copy_nonoverlapping(at(p.from), at(p.to), p.len) };
+            }
+            // SAFETY: the grader placed three buffers of the right sizes there.
+            status |= unsafe { candidate.call(x, output, weights, seq) };
+        }
+        let wall_us = start.elapsed().as_secs_f64() * 1e6;
+        if let Some(snapshot) = call.snapshot {
+            // SAFETY: the snapshot's place is as long as the largest output, and apart from it.
+            unsafe { std::ptr::copy_nonoverlapping(output, at(snapshot), call.seq * crate::dims::D) };
+        }
+        if status != 0 {
+            return Err(Failure::new(Reason::WrongAnswer, format!("solve_block_forward returned status {status}")));
+        }
+        Ok(Called { wall_us, host_us: wall_us, ..Called::default() })
+    }
+}

@@ -1,0 +1,162 @@
+//! Calls on device pointers, timed by events on the legacy default stream.
+
+use std::os::fd::RawFd;
+use std::time::Instant;
+
+use cudarc::driver::sys::{self, CUlimit};
+
+use super::Worker;
+use super::library::Candidate;
+use crate::arena::RED;
+use crate::dims::{D, WEIGHTS};
+use crate::gpu::{self, Clock, Gpu, check};
+use crate::memory::host::Host;
+use crate::protocol::{Call, Called, Crossing};
+use crate::reason::{Failure, Reason};
+
+/// The region in device memory, and what is needed to time calls on it.
+pub struct Cuda {
+    base: sys::CUdeviceptr,
+    /// Where the region is copied from and to, if it is not shared.
+    mirror: Option<Host>,
+    flush: (sys::CUdeviceptr, usize),
+    clock: Clock,
+}
+
+impl Cuda {
+    /// Opens or allocates the region.
+    pub fn new(crossing: &Crossing, fd: RawFd, floats: usize) -> Result<Self, Failure> {
+        let gpu = gpu::open()?;
+        let mirror = match crossing {
+            Crossing::Ipc(_) => None,
+            _ => Some(Host::map(fd, floats)?),
+        };
+        let base = match crossing {
+            Crossing::Ipc(handle) => open_ipc(handle)?,
+            _ => gpu::alloc(floats * 4)?,
+        };
+        Ok(Self { base, mirror, flush: flush_buffer(&gpu)?, clock: Clock::new()? })
+    }
+
+    fn at(&self, float: usize) -> sys::CUdeviceptr {
+        self.base + 4 * float as u64
+    }
+
+    /// Copies the call's buffers with their red zones, where the region is not shared.
+    fn cross(&self, call: &Call, inwards: bool) -> Result<(), Failure> {
+        let Some(mirror) = &self.mirror else { return Ok(()) };
+        let tokens = call.seq * D;
+        for (at, len) in [(call.x, tokens), (call.output, tokens), (call.weights, WEIGHTS)] {
+            let (from, bytes) = (at - RED, (len + 2 * RED) * 4);
+            let (host, device) = (mirror.address(from), self.at(from));
+            // SAFETY: the grader placed the buffer with its red zones inside the region.
+            let result = unsafe {
+                if inwards {
+                    sys::cuMemcpyHtoD_v2(device, host.cast(), bytes)
+                } else {
+                    sys::cuMemcpyDtoH_v2(host.cast(), device, bytes)
+                }
+            };
+            check(result, "copying a buffer")?;
+        }
+        if let (Some(snapshot), false) = (call.snapshot, inwards) {
+            let (host, device) = (mirror.address(snapshot), self.at(snapshot));
+            // SAFETY: as above.
+            check(unsafe { sys::cuMemcpyDtoH_v2(host.cast(), device, tokens * 4) }, "copying the snapshot")?;
+        }
+        Ok(())
+    }
+
+    /// Pushes everything out of the L2 and gives back what was set aside in it.
+    fn flush(&self) -> Result<(), Failure> {
+        let (buffer, bytes) = self.flush;
+        // SAFETY: our buffer, a word pattern; the other calls take plain numbers.
+        unsafe {
+            check(sys::cuCtxSetLimit(CUlimit::CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0), "cuCtxSetLimit")?;
+            check(sys::cuCtxResetPersistingL2Cache(), "cuCtxResetPersistingL2Cache")?;
+            check(sys::cuMemsetD32_v2(buffer, 0x5a5a_5a5a, bytes / 4), "cuMemsetD32")?;
+        }
+        gpu::synchronize()
+    }
+
+    fn copy(&self, to: usize, from: usize, floats: usize) -> Result<(), Failure> {
+        let (to, from, stream) = (self.at(to), self.at(from), std::ptr::null_mut());
+        // SAFETY: places inside the region.
+        check(unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, floats * 4, stream) }, "cuMemcpyDtoDAsync")
+    }
+
+    /// The calls themselves; returns when the last one has returned.
+    fn run(&self, candidate: &Candidate, call: &Call) -> Result<i32, Failure> {
+        let (x, output, weights) = (self.at(call.x), self.at(call.output), self.at(call.weights));
+        let mut status = 0;
+        for i in 0..call.repeat {
+            for p in call.patches.iter().filter(|p| p.before == i) {
+                self.copy(p.to, p.from, p.len)?;
+            }
+            // SAFETY: the grader placed three buffers of the right sizes there.
+            status |= unsafe { candidate.call(x as *const f32, output as *mut f32, weights as *const f32, call.seq as i32) };
+        }
+        Ok(status)
+    }
+}
+
+impl Worker for Cuda {
+    fn call(&mut self, candidate: &mut Candidate, call: &Call) -> Result<Called, Failure> {
+        self.cross(call, true)?;
+        candidate.prepare(self.at(call.weights) as *const f32, call.weights_changed)?;
+        gpu::synchronize()?;
+        if call.flush {
+            self.flush()?;
+        }
+        let mut called = Called::default();
+        let spin = call.spin_us > 0;
+        if spin {
+            self.clock.spin(call.spin_us)?;
+            self.clock.stamp(0)?;
+            self.clock.start()?;
+        }
+        let start = Instant::now();
+        let status = self.run(candidate, call)?;
+        called.host_us = start.elapsed().as_secs_f64() * 1e6;
+        if spin {
+            self.clock.end()?;
+            self.clock.stamp(1)?;
+        }
+        if let Some(snapshot) = call.snapshot {
+            self.copy(snapshot, call.output, call.seq * D)?;
+        }
+        gpu::synchronize().map_err(|f| f.during("after the call"))?;
+        called.wall_us = start.elapsed().as_secs_f64() * 1e6;
+        if status != 0 {
+            return Err(Failure::new(Reason::CudaError, format!("solve_block_forward returned status {status}")));
+        }
+        if spin {
+            called.device_us = Some(self.clock.elapsed_us()?);
+            let [first, last] = self.clock.stamps()?;
+            called.clock_mhz = first.clock_mhz(last);
+        }
+        // SAFETY: the result goes to a field.
+        unsafe { sys::cuCtxGetLimit(&raw mut called.persisting_l2, CUlimit::CU_LIMIT_PERSISTING_L2_CACHE_SIZE) };
+        self.cross(call, false)?;
+        Ok(called)
+    }
+}
+
+fn open_ipc(handle: &[u8]) -> Result<sys::CUdeviceptr, Failure> {
+    let mut opened = sys::CUipcMemHandle { reserved: [0; 64] };
+    for (to, &from) in opened.reserved.iter_mut().zip(handle) {
+        *to = from as std::ffi::c_char;
+    }
+    let flags = sys::CUipcMem_flags_enum::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
+    let mut base = 0;
+    // SAFETY: a handle from the grader's process, and a local for the result.
+    let result = unsafe { sys::cuIpcOpenMemHandle_v2(&raw mut base, opened, flags) };
+    check(result, "cuIpcOpenMemHandle").map_err(|f| Failure::new(Reason::Environment, f.message))?;
+    Ok(base)
+}
+
+/// At least twice the L2, and at least 128 MiB.
+fn flush_buffer(gpu: &Gpu) -> Result<(sys::CUdeviceptr, usize), Failure> {
+    let bytes = (2 * gpu.l2_bytes).max(128 << 20);
+    Ok((gpu::alloc(bytes)?, bytes))
+}

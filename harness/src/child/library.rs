@@ -1,0 +1,140 @@
+//! A library under test, and its symbols. It is never unloaded: Rust and CUDA libraries do not survive that.
+
+use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
+use std::path::Path;
+use std::time::Instant;
+
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+
+use crate::protocol::{Api, Loaded};
+use crate::reason::{Failure, Reason};
+
+type Solve = unsafe extern "C" fn(*const f32, *mut f32, *const f32, c_int);
+type Text = unsafe extern "C" fn() -> *const c_char;
+type Status = unsafe extern "C" fn() -> c_int;
+type Create = unsafe extern "C" fn(*const f32, *const c_void, *mut *mut c_void) -> c_int;
+type Forward = unsafe extern "C" fn(*mut c_void, *const f32, *mut f32, c_int, c_int, *mut c_void) -> c_int;
+type Update = unsafe extern "C" fn(*mut c_void, *const f32, *mut c_void) -> c_int;
+
+struct Block {
+    create: Create,
+    forward: Forward,
+    update: Update,
+    handle: *mut c_void,
+}
+
+/// A loaded library, ready to be called through one of its two entry points.
+pub struct Candidate {
+    solve: Solve,
+    block: Option<Block>,
+    status: Option<Status>,
+    error: Option<Text>,
+}
+
+fn load_failed(message: String) -> Failure {
+    Failure::new(Reason::Load, message)
+}
+
+/// A symbol's value, where the library has it.
+fn symbol<T: Copy>(library: &Library, name: &str) -> Option<T> {
+    // SAFETY: the types above are the C signatures; a library that lies about them is what the process is for.
+    unsafe { library.get::<T>(name.as_bytes()).ok().map(|s| *s) }
+}
+
+fn text(function: Option<Text>) -> Option<String> {
+    // SAFETY: the function returns a string or null.
+    let pointer = function.map(|f| unsafe { f() }).filter(|p| !p.is_null())?;
+    // SAFETY: not null, and terminated by the interface's promise.
+    Some(unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned())
+}
+
+impl Candidate {
+    /// Loads the library and finds what `api` needs.
+    pub fn load(path: &Path, api: Api) -> Result<(Self, Loaded), Failure> {
+        let start = Instant::now();
+        // SAFETY: runs the library's constructors, which is what a candidate's process is for.
+        let library = unsafe { Library::open(Some(OsStr::new(path)), RTLD_NOW | RTLD_LOCAL) }
+            .map_err(|e| load_failed(format!("{} cannot be loaded: {}", path.display(), told(&e))))?;
+        let load_ms = start.elapsed().as_secs_f64() * 1e3;
+        let missing = |name: &str| load_failed(format!("{} has no symbol {name}", path.display()));
+        let solve = symbol(&library, "solve").ok_or_else(|| missing("solve"))?;
+        let block = (|| {
+            Some(Block {
+                create: symbol(&library, "solve_block_create")?,
+                forward: symbol(&library, "solve_block_forward")?,
+                update: symbol(&library, "solve_block_update")?,
+                handle: std::ptr::null_mut(),
+            })
+        })();
+        let prepared = block.is_some();
+        if api == Api::Prepared && !prepared {
+            return Err(missing("solve_block_create"));
+        }
+        let loaded = Loaded {
+            version: text(symbol(&library, "solve_version")),
+            build_id: text(symbol(&library, "solve_build_id")),
+            prepared,
+            load_ms,
+        };
+        let candidate = Self {
+            solve,
+            block: block.filter(|_| api == Api::Prepared),
+            status: symbol(&library, "solve_last_status"),
+            error: symbol(&library, "solve_last_error"),
+        };
+        std::mem::forget(library);
+        Ok((candidate, loaded))
+    }
+
+    /// Before a call: gives a prepared handle the weights, where that is the entry point.
+    pub fn prepare(&mut self, weights: *const f32, changed: bool) -> Result<(), Failure> {
+        let Some(block) = &mut self.block else { return Ok(()) };
+        let null = std::ptr::null_mut();
+        let (what, status) = if block.handle.is_null() {
+            // SAFETY: null options mean the defaults; the handle's place is ours.
+            ("solve_block_create", unsafe { (block.create)(weights, null, &raw mut block.handle) })
+        } else if changed {
+            // SAFETY: a handle from create, and weights that outlive the call.
+            ("solve_block_update", unsafe { (block.update)(block.handle, weights, null) })
+        } else {
+            return Ok(());
+        };
+        if status == 0 { Ok(()) } else { Err(self.refused(what, status)) }
+    }
+
+    fn refused(&self, what: &str, status: c_int) -> Failure {
+        let words = text(self.error).unwrap_or_default();
+        Failure::new(Reason::CudaError, format!("{what} returned status {status}: {words}"))
+    }
+
+    /// One call.
+    ///
+    /// # Safety
+    /// The pointers are valid for a block of `seq` tokens.
+    pub unsafe fn call(&self, x: *const f32, output: *mut f32, weights: *const f32, seq: c_int) -> c_int {
+        match &self.block {
+            // SAFETY: the caller's promise, and a handle from create.
+            Some(block) => unsafe { (block.forward)(block.handle, x, output, 1, seq, std::ptr::null_mut()) },
+            None => {
+                // SAFETY: the caller's promise.
+                unsafe { (self.solve)(x, output, weights, seq) };
+                0
+            }
+        }
+    }
+
+    /// What the candidate reports about its last call, where that is an error.
+    pub fn complaint(&self) -> Option<String> {
+        // SAFETY: takes nothing, returns a number.
+        let status = self.status.map_or(0, |status| unsafe { status() });
+        (status != 0).then(|| format!("status {status}: {}", text(self.error).unwrap_or_default()))
+    }
+}
+
+/// The loader's own words, without the crate's wrapping.
+fn told(error: &libloading::Error) -> String {
+    match error {
+        libloading::Error::DlOpen { source } => source.to_string(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,164 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::cases::Suite;
+use crate::protocol::{Api, Device};
+use crate::reason;
+
+/// Grades libraries that export solve(): correctness first, then speed.
+#[derive(Parser)]
+#[command(name = "harness/run", version, after_help = reason::help(), args_conflicts_with_subcommands = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    #[command(flatten)]
+    pub run: Run,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Grade candidates (what happens without a subcommand)
+    Run(Box<Run>),
+    /// Write the README's table from a record
+    Readme(Readme),
+}
+
+/// Which weights timed calls get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Weights {
+    /// Rewritten before every call
+    Fresh,
+    /// The same for all calls
+    Fixed,
+    Both,
+}
+
+#[derive(Args, Clone)]
+pub struct Run {
+    /// Libraries to grade; the default is this project's own
+    pub candidates: Vec<PathBuf>,
+    /// A library to grade, as a positional one
+    #[arg(long, value_name = "PATH")]
+    pub lib: Vec<PathBuf>,
+    /// Lengths to time: 1024, or 1,16,1024, or 128:4096:x2
+    #[arg(long, default_value = "1024", value_parser = parse_seqs)]
+    pub seq: Seqs,
+    /// Where to run; the default is the GPU if there is one
+    #[arg(long)]
+    pub device: Option<Device>,
+    /// Which entry point to call
+    #[arg(long, default_value = "solve")]
+    pub api: Api,
+    /// Lower architecture for a library that honours SOLVE_ARCH
+    #[arg(long, value_name = "sm75|sm80")]
+    pub arch: Option<String>,
+    /// Which correctness cases
+    #[arg(long, default_value = "full")]
+    pub suite: Suite,
+    /// Correctness cases up to this length
+    #[arg(long, default_value_t = 4096, value_name = "TOKENS")]
+    pub max_case: usize,
+    /// Weights of the timed calls
+    #[arg(long, default_value = "both")]
+    pub weights: Weights,
+    /// Seed of all random numbers; the default is a secret one
+    #[arg(long, value_parser = parse_seed)]
+    pub seed: Option<u64>,
+    /// Seconds that a call may take
+    #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
+    pub timeout: f64,
+    /// Fewer samples
+    #[arg(long)]
+    pub quick: bool,
+    /// No timing
+    #[arg(long)]
+    pub no_timing: bool,
+    /// Never use CUDA IPC
+    #[arg(long)]
+    pub copies: bool,
+    /// Write the whole report here
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Measure every architecture, both entry points and all lengths, and write harness/records/<gpu>.json
+    #[arg(long)]
+    pub record: bool,
+    /// Where --record writes
+    #[arg(long, value_name = "FOLDER")]
+    pub record_to: Option<PathBuf>,
+    /// Results of the GPU tests for the record, PASSED,FAILED
+    #[arg(long, value_name = "PASSED,FAILED", value_parser = parse_pair)]
+    pub gpu_tests: Option<(usize, usize)>,
+    /// No progress
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+#[derive(Args)]
+pub struct Readme {
+    /// The record
+    pub record: PathBuf,
+    /// The README
+    pub readme: PathBuf,
+    /// Change nothing, fail if something would change
+    #[arg(long)]
+    pub check: bool,
+}
+
+/// Lengths of sequences.
+#[derive(Clone, Debug)]
+pub struct Seqs(pub Vec<usize>);
+
+fn parse_seqs(text: &str) -> Result<Seqs, String> {
+    let number = |s: &str| match s.trim().parse::<usize>() {
+        Ok(n) if (1..=131_072).contains(&n) => Ok(n),
+        _ => Err(format!("{s:?} is no length from 1 to 131072")),
+    };
+    if let [from, to, factor] = text.split(':').collect::<Vec<_>>()[..] {
+        let factor = factor.strip_prefix('x').ok_or("a range is FROM:TO:xFACTOR")?;
+        let (mut at, to, factor) = (number(from)?, number(to)?, number(factor)?);
+        let mut seqs = Vec::new();
+        while at <= to && factor > 1 {
+            seqs.push(at);
+            at *= factor;
+        }
+        return if seqs.is_empty() { Err("an empty range".into()) } else { Ok(Seqs(seqs)) };
+    }
+    text.split(',').map(number).collect::<Result<Vec<_>, _>>().map(Seqs)
+}
+
+fn parse_seed(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|_| format!("{text:?} is no 64-bit number"))
+}
+
+fn parse_pair(text: &str) -> Result<(usize, usize), String> {
+    let pair = text.split_once(',').and_then(|(a, b)| Some((a.trim().parse().ok()?, b.trim().parse().ok()?)));
+    pair.ok_or_else(|| format!("{text:?} is not PASSED,FAILED"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_parse() {
+        assert_eq!(parse_seqs("1,16,1024").unwrap().0, [1, 16, 1024]);
+        assert_eq!(parse_seqs("128:1024:x2").unwrap().0, [128, 256, 512, 1024]);
+        for bad in ["", "0", "a", "1:2", "4:2:x2", "1:8:x1", "1:8:2", "-1", "999999999"] {
+            assert!(parse_seqs(bad).is_err(), "{bad}");
+        }
+        assert_eq!(parse_seed("0xff"), Ok(255));
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,108 @@
+//! The little of the CUDA driver that the grader itself needs, for the parent and for the candidate's process.
+
+mod clock;
+
+pub use clock::Clock;
+use cudarc::driver::sys::{self, CUresult, CUdevice_attribute as Attribute};
+
+use crate::reason::{Failure, Reason};
+
+/// Turns a driver's answer into a failure that names the call.
+pub fn check(result: CUresult, what: &str) -> Result<(), Failure> {
+    if result == CUresult::CUDA_SUCCESS {
+        return Ok(());
+    }
+    let reason = match result {
+        CUresult::CUDA_ERROR_OUT_OF_MEMORY | CUresult::CUDA_ERROR_NO_DEVICE => Reason::Environment,
+        CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU => Reason::Load,
+        _ => Reason::CudaError,
+    };
+    Err(Failure::new(reason, format!("{what}: {result:?}")))
+}
+
+/// What is known about the GPU.
+#[derive(Clone, Debug)]
+pub struct Gpu {
+    /// The device's ordinal is always 0: CUDA_VISIBLE_DEVICES chooses another.
+    pub name: String,
+    pub sms: usize,
+    pub l2_bytes: usize,
+    pub capability: (i32, i32),
+    pub driver: i32,
+    pub max_clock_mhz: f64,
+    /// From bus width and memory clock, bytes/s.
+    pub bandwidth: f64,
+    pub memory: (usize, usize),
+}
+
+/// Makes the primary context of device 0 current in this thread.
+pub fn open() -> Result<Gpu, Failure> {
+    // SAFETY: only looks for the library.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(Failure::new(Reason::Environment, "no NVIDIA driver on this machine"));
+    }
+    let (mut device, mut context) = (0, std::ptr::null_mut());
+    // SAFETY: results go to locals of the right types.
+    unsafe {
+        check(sys::cuInit(0), "cuInit")?;
+        check(sys::cuDeviceGet(&raw mut device, 0), "cuDeviceGet")?;
+        check(sys::cuDevicePrimaryCtxRetain(&raw mut context, device), "cuDevicePrimaryCtxRetain")?;
+        check(sys::cuCtxSetCurrent(context), "cuCtxSetCurrent")?;
+    }
+    describe(device)
+}
+
+fn describe(device: sys::CUdevice) -> Result<Gpu, Failure> {
+    let mut name = [0 as std::ffi::c_char; 128];
+    let (mut driver, mut free, mut total) = (0, 0, 0);
+    // SAFETY: as above; the name's buffer is as long as we say, and ends in zero.
+    let name = unsafe {
+        check(sys::cuDeviceGetName(name.as_mut_ptr(), name.len() as i32, device), "cuDeviceGetName")?;
+        check(sys::cuDriverGetVersion(&raw mut driver), "cuDriverGetVersion")?;
+        check(sys::cuMemGetInfo_v2(&raw mut free, &raw mut total), "cuMemGetInfo")?;
+        std::ffi::CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned()
+    };
+    let get = |attribute: Attribute| {
+        let mut value = 0;
+        // SAFETY: as above.
+        check(unsafe { sys::cuDeviceGetAttribute(&raw mut value, attribute, device) }, "cuDeviceGetAttribute")?;
+        Ok::<i32, Failure>(value)
+    };
+    Ok(Gpu {
+        name,
+        sms: get(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize,
+        l2_bytes: get(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as usize,
+        capability: (
+            get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        ),
+        driver,
+        max_clock_mhz: f64::from(get(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?) / 1e3,
+        bandwidth: 2e3
+            * f64::from(get(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?)
+            * f64::from(get(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?)
+            / 8.0,
+        memory: (free, total),
+    })
+}
+
+/// Is there a GPU that can be used?
+pub fn present() -> bool {
+    open().is_ok()
+}
+
+/// Device memory of this process.
+pub fn alloc(bytes: usize) -> Result<sys::CUdeviceptr, Failure> {
+    let mut pointer = 0;
+    // SAFETY: the result goes to a local.
+    let result = unsafe { sys::cuMemAlloc_v2(&raw mut pointer, bytes) };
+    check(result, "cuMemAlloc")
+        .map_err(|f| f.during(&format!("{} MiB of GPU memory could not be had", bytes >> 20)))?;
+    Ok(pointer)
+}
+
+/// Waits until the GPU has finished everything of this process.
+pub fn synchronize() -> Result<(), Failure> {
+    // SAFETY: no arguments.
+    check(unsafe { sys::cuCtxSynchronize() }, "cuCtxSynchronize")
+}

@@ -1,0 +1,274 @@
+//! One candidate's grade, from loading it to its verdict.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+use crate::bank::Bank;
+use crate::cases::{self, Case, Suite};
+use crate::content::Content;
+use crate::floor::Rates;
+use crate::precision;
+use crate::protocol::{Api, Device};
+use crate::reason::{Failure, Reason};
+use crate::report::{Candidate, CaseResult, Verdict};
+use crate::rig::{Manner, Rig, Setup};
+use crate::rng::Stream;
+use crate::stats::Budget;
+use crate::timing;
+use crate::traps;
+use crate::ui::Ui;
+
+/// What is to be done with a candidate.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub device: Device,
+    pub api: Api,
+    /// `SOLVE_ARCH` for the candidate's process.
+    pub arch: Option<String>,
+    pub suite: Suite,
+    /// Lengths to time.
+    pub seqs: Vec<usize>,
+    /// Correctness cases up to this length.
+    pub max_case: usize,
+    pub fresh: bool,
+    pub fixed: bool,
+    pub cold: bool,
+    pub traps: bool,
+    pub budget: Budget,
+    pub timeout: Duration,
+    /// Stop at the first failure.
+    pub fail_fast: bool,
+    pub copies: bool,
+    pub seed: u64,
+    /// Rates of the GPU, if there is one.
+    pub rates: Option<Rates>,
+    pub max_clock_mhz: Option<f64>,
+}
+
+impl Plan {
+    /// The longest sequence of all phases.
+    fn max_seq(&self) -> usize {
+        let cases = cases::suite(self.suite, self.max_case);
+        let case = cases.iter().map(|c| c.seq).max().unwrap_or(1);
+        self.seqs.iter().copied().max().unwrap_or(1).max(case).max(traps::SEQ)
+    }
+
+    /// How a candidate's process is started.
+    pub fn setup(&self) -> Setup {
+        let mut env = Vec::new();
+        if self.device == Device::Cpu {
+            env.push(("SOLVE_DEVICE".into(), "cpu".into()));
+        }
+        env.extend(self.arch.iter().map(|arch| ("SOLVE_ARCH".into(), arch.clone())));
+        Setup {
+            device: self.device,
+            api: self.api,
+            env,
+            max_seq: self.max_seq(),
+            timeout: self.timeout,
+            copies: self.copies,
+        }
+    }
+}
+
+/// A grade in the making.
+pub struct Grade<'a> {
+    pub plan: &'a Plan,
+    pub bank: &'a mut Bank,
+    pub ui: &'a mut Ui,
+    pub report: Candidate,
+    pub stream: Stream,
+    lib: PathBuf,
+}
+
+/// Grades one library. Failures of any kind are in the candidate's verdict.
+pub fn grade(lib: &Path, name: &str, plan: &Plan, bank: &mut Bank, ui: &mut Ui) -> Candidate {
+    let report = blank(lib, name, plan);
+    let stream = Stream::new(plan.seed, 2);
+    let mut grade = Grade { plan, bank, ui, report, stream, lib: lib.to_path_buf() };
+    let outcome = grade.run();
+    let mut report = grade.report;
+    if let Err(failure) = outcome {
+        report.verdict = verdict(failure);
+    }
+    report
+}
+
+fn verdict(failure: Failure) -> Verdict {
+    let exit_code = failure.reason.code();
+    Verdict { reason: failure.reason, exit_code, message: failure.message, reproduce: None }
+}
+
+fn blank(lib: &Path, name: &str, plan: &Plan) -> Candidate {
+    let hash = |bytes: Vec<u8>| Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect();
+    Candidate {
+        name: name.to_string(),
+        path: lib.display().to_string(),
+        sha256: std::fs::read(lib).map(hash).unwrap_or_default(),
+        device: format!("{:?}", plan.device).to_lowercase(),
+        api: plan.api.name().into(),
+        arch: String::new(),
+        crossing: String::new(),
+        loaded: Default::default(),
+        first_call_ms: None,
+        verdict: Verdict { reason: Reason::Pass, exit_code: 0, message: "passed".into(), reproduce: None },
+        accuracy: Vec::new(),
+        precision_class: None,
+        repeatable: None,
+        traps: Vec::new(),
+        speed: Vec::new(),
+        notes: Vec::new(),
+        said: String::new(),
+    }
+}
+
+impl Grade<'_> {
+    fn run(&mut self) -> Result<(), Failure> {
+        let cases = cases::suite(self.plan.suite, self.plan.max_case);
+        let trapped = self.plan.traps;
+        self.ui.expect(cases.len() + timing::steps(self.plan) + if trapped { traps::STEPS } else { 0 });
+        self.ui.step("loading");
+        let mut rig = Rig::start(&self.lib, &self.plan.setup(), self.stream)?;
+        self.report.crossing = rig.crossing.into();
+        self.report.loaded = rig.loaded.clone();
+        self.report.arch = self.arch();
+        let outcome = self.phases(&mut rig, &cases);
+        self.report.said = rig.said();
+        outcome
+    }
+
+    fn phases(&mut self, rig: &mut Rig, cases: &[Case]) -> Result<(), Failure> {
+        let correct = self.correctness(rig, cases);
+        self.report.precision_class = precision::class(self.bank, &self.report.accuracy);
+        correct?;
+        if self.plan.traps {
+            traps::spring(self, rig)?;
+        }
+        timing::measure(self, rig)
+    }
+
+    /// All cases of the suite. Wrong answers are collected; anything worse ends it.
+    fn correctness(&mut self, rig: &mut Rig, cases: &[Case]) -> Result<(), Failure> {
+        let mut first = None;
+        for (i, case) in cases.iter().enumerate() {
+            self.ui.step(&case.name);
+            let content = self.bank.case(case);
+            let start = std::time::Instant::now();
+            let result = self.one_case(rig, case, &content, i % 3 == 0);
+            self.report.first_call_ms.get_or_insert(start.elapsed().as_secs_f64() * 1e3);
+            let Err(failure) = result else { continue };
+            let failure = failure.during(&case.name);
+            let goes_on = matches!(failure.reason, Reason::WrongAnswer | Reason::NotFiniteOrUnwritten);
+            first.get_or_insert(failure);
+            if self.plan.fail_fast || !goes_on {
+                break;
+            }
+        }
+        first.map_or(Ok(()), Err)
+    }
+
+    fn one_case(&mut self, rig: &mut Rig, case: &Case, content: &Arc<Content>, twice: bool) -> Result<(), Failure> {
+        let outcome = self.checked(rig, content, &Manner { settle: twice, ..Manner::CAREFUL });
+        let (accuracy, failure) = match outcome {
+            Ok(done) => {
+                if twice {
+                    let again = rig.call(content, &Manner::CAREFUL)?;
+                    let same = again.output.iter().zip(&done.output).all(|(a, b)| a.to_bits() == b.to_bits());
+                    *self.report.repeatable.get_or_insert(true) &= same;
+                }
+                (done.accuracy, None)
+            }
+            Err(Wrong { accuracy, failure }) => (accuracy, Some(failure)),
+        };
+        self.report.accuracy.push(CaseResult {
+            case: case.name.clone(),
+            seq: case.seq,
+            official: case.suite == Suite::Official,
+            pass: failure.is_none(),
+            accuracy,
+            message: failure.as_ref().map(ToString::to_string),
+        });
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// A call whose answer must be right. A wrong one is tried again in a process of its own: if it is right
+    /// there, the candidate remembers something.
+    pub fn checked(&mut self, rig: &mut Rig, content: &Content, manner: &Manner) -> Result<crate::rig::Done, Wrong> {
+        let done = rig.call(content, manner).map_err(Wrong::without_numbers)?;
+        match judge(&done.accuracy) {
+            Ok(()) => Ok(done),
+            Err(failure) => Err(Wrong { failure: self.diagnose(content, failure), accuracy: done.accuracy }),
+        }
+    }
+
+    /// As [`Grade::checked`] for a call that was made elsewhere.
+    pub fn diagnose(&self, content: &Content, failure: Failure) -> Failure {
+        let Ok(mut rig) = Rig::start(&self.lib, &self.plan.setup(), self.stream.child(99)) else { return failure };
+        let Ok(done) = rig.call(content, &Manner::CAREFUL) else { return failure };
+        if judge(&done.accuracy).is_err() {
+            return failure;
+        }
+        let message = format!(
+            "right as the first call of a process, wrong after other calls ({}): something is remembered between \
+             calls, or not every call does the work",
+            failure.message
+        );
+        Failure::new(Reason::Caching, message)
+    }
+
+    /// The architecture whose kernels run: the one asked for, or the best that the library names and the GPU runs.
+    fn arch(&self) -> String {
+        if self.plan.device == Device::Cpu {
+            return "cpu".into();
+        }
+        if let Some(arch) = &self.plan.arch {
+            return arch.clone();
+        }
+        let version = self.report.loaded.version.clone().unwrap_or_default();
+        let built = version.split_whitespace().filter(|word| word.starts_with("sm"));
+        built.last().unwrap_or("native").to_string()
+    }
+}
+
+/// A call that went wrong, with the comparison where it got that far.
+pub struct Wrong {
+    pub failure: Failure,
+    pub accuracy: crate::check::Accuracy,
+}
+
+impl Wrong {
+    fn without_numbers(failure: Failure) -> Self {
+        let infinite = f64::INFINITY;
+        let accuracy = crate::check::Accuracy {
+            worst_over_tol: infinite,
+            worst_over_limit: infinite,
+            rel_l2_delta: infinite,
+            ..Default::default()
+        };
+        Self { failure, accuracy }
+    }
+}
+
+impl From<Wrong> for Failure {
+    fn from(wrong: Wrong) -> Self {
+        wrong.failure
+    }
+}
+
+/// Is this accuracy good enough?
+pub fn judge(accuracy: &crate::check::Accuracy) -> Result<(), Failure> {
+    if accuracy.over == 0 && accuracy.worst_over_limit <= 1.0 {
+        return Ok(());
+    }
+    let at = accuracy.worst.first().map_or(String::new(), |(row, column, got, want)| {
+        format!(", worst at row {row} column {column}: {got}, expected {want:.6}")
+    });
+    let message = format!(
+        "{} of {} outputs are wrong, by up to {:.3} times the limit{at}",
+        accuracy.over, accuracy.compared, accuracy.worst_over_limit
+    );
+    Err(Failure::new(Reason::WrongAnswer, message))
+}

@@ -1,0 +1,90 @@
+//! The machine that a grade was made on, and the time of day.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use crate::gpu::{self, Gpu};
+
+/// What a reader of a report needs to know.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Machine {
+    pub cpu: String,
+    pub cores: usize,
+    pub kernel: String,
+    pub gpu: Option<String>,
+    pub sms: Option<usize>,
+    pub l2_mib: Option<usize>,
+    pub max_clock_mhz: Option<f64>,
+    pub compute_capability: Option<String>,
+    /// The driver's CUDA version and its own.
+    pub driver: Option<String>,
+}
+
+fn first_after(path: &str, key: &str) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let line = text.lines().find(|line| line.starts_with(key))?;
+    Some(line.split(':').nth(1)?.trim().to_string())
+}
+
+impl Machine {
+    /// This machine, with this GPU.
+    pub fn here(gpu: Option<&Gpu>) -> Self {
+        let read = |path| std::fs::read_to_string(path).map(|s| s.trim().to_string()).unwrap_or_default();
+        Self {
+            cpu: first_after("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".into()),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            kernel: read("/proc/sys/kernel/osrelease"),
+            gpu: gpu.map(|g| g.name.clone()),
+            sms: gpu.map(|g| g.sms),
+            l2_mib: gpu.map(|g| g.l2_bytes >> 20),
+            max_clock_mhz: gpu.map(|g| g.max_clock_mhz),
+            compute_capability: gpu.map(|g| format!("{}.{}", g.capability.0, g.capability.1)),
+            driver: gpu.map(|g| format!("{} (CUDA {}.{})", kernel_driver(), g.driver / 1000, g.driver % 1000 / 10)),
+        }
+    }
+
+    /// The GPU if there is one that works.
+    pub fn gpu() -> Option<Gpu> {
+        gpu::open().ok()
+    }
+}
+
+/// The kernel module's version, such as 580.159.04.
+fn kernel_driver() -> String {
+    let text = std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
+    let version = text.split_whitespace().find(|word| word.split('.').count() >= 2 && word.starts_with(char::is_numeric));
+    version.unwrap_or("unknown").to_string()
+}
+
+/// Now, in UTC, as 2026-01-31T12:00:00Z.
+pub fn now() -> String {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    iso(seconds)
+}
+
+/// Seconds since 1970 as a date, by Hinnant's algorithm for days in a calendar whose years start in March.
+fn iso(seconds: u64) -> String {
+    let (days, rest) = ((seconds / 86_400) as i64 + 719_468, seconds % 86_400);
+    let era = days / 146_097;
+    let day_of_era = days % 146_097;
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
+    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::iso;
+
+    #[test]
+    fn dates_are_right() {
+        assert_eq!(iso(0), "1970-01-01T00:00:00Z");
+        assert_eq!(iso(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(iso(1_767_225_599), "2025-12-31T23:59:59Z");
+    }
+}

@@ -1,0 +1,158 @@
+//! What the grader and the candidate's process say to each other: one JSON line each way, over a socket.
+//! A reply carries the request's nonce, so that nothing a candidate writes passes for one.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::reason::Failure;
+
+/// Where the candidate computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Device {
+    /// Host pointers.
+    Cpu,
+    /// Device pointers of an NVIDIA GPU.
+    Cuda,
+}
+
+/// Which entry point is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Api {
+    /// `solve`, which remembers nothing.
+    Solve,
+    /// `solve_block_forward` on a handle that holds the weights.
+    Prepared,
+}
+
+impl Api {
+    /// The name used in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Api::Solve => "solve",
+            Api::Prepared => "prepared",
+        }
+    }
+}
+
+/// How the buffers cross from one process to the other.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Crossing {
+    /// Shared host memory, passed as a file descriptor.
+    Shared,
+    /// The grader's device memory, opened through CUDA IPC.
+    Ipc(Vec<u8>),
+    /// Shared host memory, copied to and from device memory of the candidate's process around each call.
+    Copies,
+}
+
+impl Crossing {
+    /// The name used in reports.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Crossing::Shared => "shared memory",
+            Crossing::Ipc(_) => "CUDA IPC",
+            Crossing::Copies => "copies (no CUDA IPC here: reduced trust)",
+        }
+    }
+}
+
+/// A copy inside the region, in floats.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Patch {
+    /// Made before this call of a chain.
+    pub before: usize,
+    /// To here.
+    pub to: usize,
+    /// From here.
+    pub from: usize,
+    /// So many floats.
+    pub len: usize,
+}
+
+/// One call of the candidate; places are offsets into the region, in floats.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Call {
+    pub seq: usize,
+    pub x: usize,
+    pub output: usize,
+    pub weights: usize,
+    /// The weights changed since the last call (a prepared handle must be told).
+    pub weights_changed: bool,
+    /// Copy the output here as soon as the call is over on its own stream.
+    pub snapshot: Option<usize>,
+    /// Flush the caches first.
+    pub flush: bool,
+    /// Keep the GPU busy this long first, so that the cost of launching is hidden. 0: no spin, time the wall.
+    pub spin_us: u32,
+    /// How many calls, back to back. Above 1 there is no snapshot.
+    pub repeat: usize,
+    /// Changes made between the calls of a chain.
+    pub patches: Vec<Patch>,
+}
+
+/// What the candidate's process saw of a call. Only claims: the grader checks them against its own clock.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Called {
+    /// Between two events around the call, in us. Absent on the CPU and without a spin.
+    pub device_us: Option<f64>,
+    /// From before the first call until everything has finished, in us.
+    pub wall_us: f64,
+    /// Until the last call returned, in us.
+    pub host_us: f64,
+    /// SM clock over the call, in MHz.
+    pub clock_mhz: Option<f64>,
+    /// The candidate's own words, where it reports an error.
+    pub complaint: Option<String>,
+    /// Bytes of L2 set aside for persisting lines after the call.
+    pub persisting_l2: usize,
+    /// Threads of the process after the call.
+    pub threads: usize,
+}
+
+/// What was found in a library.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Loaded {
+    pub version: Option<String>,
+    pub build_id: Option<String>,
+    /// It exports the handle.
+    pub prepared: bool,
+    /// Loading took so long, in ms.
+    pub load_ms: f64,
+}
+
+/// Grader to candidate's process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Request {
+    /// Set up the device and the region.
+    Attach { device: Device, crossing: Crossing, floats: usize },
+    /// Load the library.
+    Load { lib: PathBuf, api: Api },
+    /// Call it.
+    Call(Call),
+}
+
+/// Candidate's process to grader.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Reply {
+    Attached,
+    Loaded(Loaded),
+    Called(Called),
+    Failed(Failure),
+}
+
+/// A message with its nonce.
+#[derive(Serialize, Deserialize)]
+pub struct Envelope<T> {
+    pub nonce: u64,
+    pub body: T,
+}
+
+/// The file descriptor of the socket in the candidate's process.
+pub const LINK_FD: i32 = 3;
+/// The file descriptor of the shared host memory in the candidate's process.
+pub const REGION_FD: i32 = 4;
+/// The hidden subcommand that makes this executable a candidate's process.
+pub const CHILD: &str = "__candidate";

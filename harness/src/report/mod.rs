@@ -1,0 +1,130 @@
+//! What a run found out: the structs behind every output. `SCHEMA` grows when a field changes its meaning.
+
+pub mod json;
+pub mod terminal;
+
+use serde::{Deserialize, Serialize};
+
+use crate::check::Accuracy;
+use crate::machine::Machine;
+use crate::protocol::Loaded;
+use crate::reason::Reason;
+use crate::stats::Summary;
+
+/// Version of the JSON report.
+pub const SCHEMA: u32 = 1;
+
+/// One run of the grader.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    pub schema: u32,
+    pub harness: String,
+    pub date: String,
+    /// All random numbers of the run follow from it.
+    pub seed: String,
+    pub machine: Machine,
+    pub suite: String,
+    pub candidates: Vec<Candidate>,
+}
+
+/// One candidate's grade.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Candidate {
+    pub name: String,
+    pub path: String,
+    /// SHA-256 of the file.
+    pub sha256: String,
+    pub device: String,
+    pub api: String,
+    /// The kernels' architecture, or `cpu`.
+    pub arch: String,
+    /// How buffers crossed between the processes.
+    pub crossing: String,
+    pub loaded: Loaded,
+    /// From the start of the first call until its answer, in ms.
+    pub first_call_ms: Option<f64>,
+    pub verdict: Verdict,
+    pub accuracy: Vec<CaseResult>,
+    /// What the errors look like, in words.
+    pub precision_class: Option<String>,
+    /// The same call gave the same bits.
+    pub repeatable: Option<bool>,
+    pub traps: Vec<Trap>,
+    pub speed: Vec<Speed>,
+    pub notes: Vec<String>,
+    /// The start of what the candidate printed.
+    pub said: String,
+}
+
+/// The outcome.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Verdict {
+    pub reason: Reason,
+    pub exit_code: u8,
+    pub message: String,
+    /// The command that does it again.
+    pub reproduce: Option<String>,
+}
+
+/// One correctness case.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CaseResult {
+    pub case: String,
+    pub seq: usize,
+    pub official: bool,
+    pub pass: bool,
+    #[serde(flatten)]
+    pub accuracy: Accuracy,
+    pub message: Option<String>,
+}
+
+/// One trap for cheats, sprung or not.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Trap {
+    pub name: String,
+    pub pass: bool,
+    pub detail: String,
+}
+
+/// One measured time.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Speed {
+    pub seq: usize,
+    /// `hot` or `cold` (caches flushed before every call).
+    pub cache: String,
+    /// `device` (events) or `wall` (from the call to everything done).
+    pub clock: String,
+    /// `per-call` (every call checked, inputs never seen before) or `back-to-back` (a run of calls over its count).
+    pub method: String,
+    /// `fresh` (rewritten before every call) or `fixed`.
+    pub weights: String,
+    /// Times in us.
+    #[serde(flatten)]
+    pub summary: Summary,
+    pub tflops: f64,
+    /// The floor's share of the median, where the machine's rates are known.
+    pub of_floor: Option<f64>,
+    /// Which rule ended the sampling.
+    pub ended_by: String,
+    /// Samples thrown away because the clock was throttled.
+    pub discarded: usize,
+    pub samples: Vec<f64>,
+    /// SM clock of each sample in MHz, where it could be read.
+    pub clocks: Vec<Option<f64>>,
+}
+
+impl Speed {
+    /// The number that stands for (seq, cache, clock) in tables: back to back where there is one.
+    pub fn is_headline(&self) -> bool {
+        let chained = self.cache == "hot" && self.clock == "device";
+        self.weights == "fresh" && self.method == "per-call" && !chained || self.method == "back-to-back"
+    }
+}
+
+impl Report {
+    /// The worst verdict: what the process exits with.
+    pub fn reason(&self) -> Reason {
+        let failed = self.candidates.iter().map(|c| c.verdict.reason).find(|r| *r != Reason::Pass);
+        failed.unwrap_or(Reason::Pass)
+    }
+}

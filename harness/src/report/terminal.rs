@@ -1,0 +1,99 @@
+//! The report as text for people.
+
+use super::{Candidate, Speed};
+use crate::machine::Machine;
+use crate::protocol::Device;
+
+/// The first lines: what is graded, where.
+pub fn header(machine: &Machine, device: Device, seed: u64) -> Vec<String> {
+    let mut lines = Vec::new();
+    match (&machine.gpu, device) {
+        (Some(gpu), Device::Cuda) => {
+            let get = |v: &Option<usize>| v.unwrap_or(0);
+            lines.push(format!(
+                "GPU      {gpu}, {} SMs, {} MiB L2, up to {:.0} MHz, compute {}",
+                get(&machine.sms),
+                get(&machine.l2_mib),
+                machine.max_clock_mhz.unwrap_or(0.0),
+                machine.compute_capability.as_deref().unwrap_or("?"),
+            ));
+            lines.push(format!("driver   {}", machine.driver.as_deref().unwrap_or("?")));
+        }
+        (None, _) => lines.push("No NVIDIA GPU on this machine: the CPU backend is graded, on host pointers.".into()),
+        (Some(_), Device::Cpu) => lines.push("The CPU backend is graded, on host pointers, as asked.".into()),
+    }
+    lines.push(format!("CPU      {}, {} cores, Linux {}", machine.cpu, machine.cores, machine.kernel));
+    lines.push(format!("harness  {}, seed {seed:#x}", env!("CARGO_PKG_VERSION")));
+    lines
+}
+
+/// A candidate's grade.
+pub fn candidate(c: &Candidate) -> Vec<String> {
+    let mut lines = vec![String::new(), format!("{}  ({}, {}, {})", c.name, c.path, c.api, c.arch)];
+    if let Some(version) = &c.loaded.version {
+        lines.push(format!("  version {version}"));
+    }
+    if let Some(id) = &c.loaded.build_id {
+        lines.push(format!("  build {id}"));
+    }
+    lines.push(format!("  buffers cross by {}", c.crossing));
+    correctness(c, &mut lines);
+    if !c.traps.is_empty() {
+        let sprung: Vec<&str> = c.traps.iter().filter(|t| !t.pass).map(|t| t.name.as_str()).collect();
+        let text = if sprung.is_empty() { "none sprung".into() } else { format!("SPRUNG: {}", sprung.join(", ")) };
+        lines.push(format!("  traps       {} set, {text}", c.traps.len()));
+    }
+    speed(&c.speed, &mut lines);
+    lines.extend(c.notes.iter().map(|note| format!("  {note}")));
+    lines.push(String::new());
+    let word = if c.verdict.exit_code == 0 { "PASS" } else { "FAIL" };
+    lines.push(format!("  {word}  {} (exit code {})", c.verdict.reason, c.verdict.exit_code));
+    if c.verdict.exit_code != 0 {
+        lines.push(format!("  {}", c.verdict.message));
+    }
+    lines.extend(c.verdict.reproduce.iter().map(|r| format!("  reproduce: {r}")));
+    lines
+}
+
+fn correctness(c: &Candidate, lines: &mut Vec<String>) {
+    if c.accuracy.is_empty() {
+        return;
+    }
+    lines.push(String::new());
+    lines.push(format!("  {:<20} {:>10} {:>10} {:>12} {:>10}", "case", "worst/tol", "of limit", "rel L2 delta", "checked"));
+    for r in &c.accuracy {
+        let a = &r.accuracy;
+        let mark = if r.pass { "" } else { "  FAIL" };
+        lines.push(format!(
+            "  {:<20} {:>10.3} {:>10.3} {:>12.2e} {:>10}{mark}",
+            r.case, a.worst_over_tol, a.worst_over_limit, a.rel_l2_delta, a.compared
+        ));
+        lines.extend(r.message.iter().map(|m| format!("    {m}")));
+    }
+    let passed = c.accuracy.iter().filter(|r| r.pass).count();
+    lines.push(format!("  correctness {passed} of {} cases right", c.accuracy.len()));
+    lines.extend(c.precision_class.iter().map(|p| format!("  precision   {p}")));
+    lines.extend(c.repeatable.map(|same| {
+        format!("  repeatable  {}", if same { "yes, bit for bit" } else { "no: the same call gives other bits" })
+    }));
+    lines.extend(c.first_call_ms.map(|ms| format!("  first call  {ms:.0} ms")));
+}
+
+fn speed(speed: &[Speed], lines: &mut Vec<String>) {
+    if speed.is_empty() {
+        return;
+    }
+    lines.push(String::new());
+    lines.push(format!(
+        "  {:>6} {:<4} {:<6} {:<12} {:<5} {:>10} {:>10} {:>10} {:>5} {:>8} {:>6}  ended by",
+        "seq", "", "clock", "method", "", "median us", "p5", "p95", "n", "TFLOP/s", "floor"
+    ));
+    for s in speed {
+        let floor = s.of_floor.map_or("-".into(), |f| format!("{:.0} %", 100.0 * f));
+        let m = &s.summary;
+        lines.push(format!(
+            "  {:>6} {:<4} {:<6} {:<12} {:<5} {:>10.2} {:>10.2} {:>10.2} {:>5} {:>8.2} {:>6}  {}",
+            s.seq, s.cache, s.clock, s.method, s.weights, m.median, m.p5, m.p95, m.n, s.tflops, floor, s.ended_by
+        ));
+    }
+}

@@ -1,0 +1,344 @@
+//! The one path by which a candidate is called, for correctness and for time alike: buffers at random places,
+//! red zones around them, poison in the output; afterwards red zones, inputs and the output are looked at.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::arena::{Arena, Place};
+use crate::check::{self, Accuracy};
+use crate::content::Content;
+use crate::dims::D;
+use crate::gpu;
+use crate::memory::{Memory, cuda::Cuda, host::Host};
+use crate::protocol::{Api, Call, Called, Crossing, Device, Loaded, Patch, Reply, Request};
+use crate::reason::{Failure, Reason};
+use crate::rng::Stream;
+use crate::session::Session;
+
+/// Setting up a process and loading a library may take so long.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long work that is still running gets before it is called missing.
+const SETTLE: Duration = Duration::from_millis(60);
+
+/// How a call is to be made.
+#[derive(Clone, Debug)]
+pub struct Manner {
+    /// Flush the caches first.
+    pub flush: bool,
+    /// Hide the cost of launching behind a spin of so many microseconds.
+    pub spin_us: u32,
+    /// Calls, back to back.
+    pub repeat: usize,
+    /// Copy the output the moment the call is over.
+    pub snapshot: bool,
+    /// Idle for a while and look at the output again.
+    pub settle: bool,
+    /// Compare all of the weights with what they were, not only their red zones.
+    pub check_weights: bool,
+}
+
+impl Manner {
+    /// One careful call.
+    pub const CAREFUL: Manner =
+        Manner { flush: false, spin_us: 0, repeat: 1, snapshot: true, settle: false, check_weights: true };
+}
+
+/// What came of a call.
+pub struct Done {
+    /// The output.
+    pub output: Vec<f32>,
+    /// How it compares with what is expected.
+    pub accuracy: Accuracy,
+    /// The candidate's process's claims.
+    pub called: Called,
+    /// The grader's own wall clock around the call.
+    pub wall: Duration,
+}
+
+/// What to start.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub device: Device,
+    pub api: Api,
+    /// Environment of the candidate's process, beyond the grader's own.
+    pub env: Vec<(String, String)>,
+    /// The longest sequence that will be asked for.
+    pub max_seq: usize,
+    /// A call may take so long.
+    pub timeout: Duration,
+    /// Never use CUDA IPC.
+    pub copies: bool,
+}
+
+/// A candidate's process with its region.
+pub struct Rig {
+    session: Session,
+    memory: Box<dyn Memory>,
+    arena: Arena,
+    stream: Stream,
+    calls: u64,
+    red: u32,
+    poison: u32,
+    weights: Option<(Place, Arc<Vec<f32>>)>,
+    scratch: Vec<f32>,
+    timeout: Duration,
+    /// How buffers cross between the processes.
+    pub crossing: &'static str,
+    /// What the library says of itself.
+    pub loaded: Loaded,
+}
+
+impl Rig {
+    /// Starts a process and loads the library into it. Where CUDA IPC does not work, by copies.
+    pub fn start(lib: &Path, setup: &Setup, stream: Stream) -> Result<Self, Failure> {
+        match Self::attempt(lib, setup, stream) {
+            Err(f) if f.message.contains("cuIpcOpenMemHandle") && !setup.copies => {
+                Self::attempt(lib, &Setup { copies: true, ..setup.clone() }, stream)
+            }
+            result => result,
+        }
+    }
+
+    fn attempt(lib: &Path, setup: &Setup, stream: Stream) -> Result<Self, Failure> {
+        let arena = Arena::new(setup.max_seq);
+        let (memory, fd, crossing) = region(setup, arena.len)?;
+        let mut session = Session::start(&setup.env, fd)?;
+        let name = crossing.name();
+        session.ask(&Request::Attach { device: setup.device, crossing, floats: arena.len }, LOAD_TIMEOUT)?;
+        let lib = lib.canonicalize().unwrap_or_else(|_| lib.to_path_buf());
+        let (reply, _) = session.ask(&Request::Load { lib, api: setup.api }, LOAD_TIMEOUT)?;
+        let Reply::Loaded(loaded) = reply else { return Err(out_of_step()) };
+        // Two quiet NaNs with secret payloads: reading them spoils a result, and nobody writes them by chance.
+        let nan = |i| 0x7fc0_0000 | (stream.word(i) as u32 & 0x001f_ffff);
+        Ok(Self {
+            session,
+            memory,
+            arena,
+            stream: stream.child(1),
+            calls: 0,
+            red: nan(0),
+            poison: nan(1) ^ 0x0020_0000,
+            weights: None,
+            scratch: Vec::new(),
+            timeout: setup.timeout,
+            crossing: name,
+            loaded,
+        })
+    }
+
+    /// Makes a call on this content. Weights are rewritten only if they are not the ones there already.
+    pub fn call(&mut self, content: &Content, manner: &Manner) -> Result<Done, Failure> {
+        self.call_patched(content, manner, &[])
+    }
+
+    /// As [`Rig::call`], with changes to x between the calls of a chain: before call `.0`, rows `.1` and `.2`
+    /// trade places. `content` describes the state after all of them.
+    pub fn call_patched(
+        &mut self,
+        content: &Content,
+        manner: &Manner,
+        swaps: &[(usize, usize, usize)],
+    ) -> Result<Done, Failure> {
+        self.calls += 1;
+        let stream = self.stream.child(self.calls);
+        let (x, output) = self.arena.tokens(content.seq, stream);
+        let (weights, weights_changed) = self.place_weights(content, stream.child(1))?;
+
+        let mut start = content.x.clone();
+        for &(_, a, b) in swaps.iter().rev() {
+            swap_rows(&mut start, a, b);
+        }
+        self.memory.write(x.at, &start)?;
+        self.guard(x)?;
+        self.guard(output)?;
+        self.memory.fill(output.at, output.len, self.poison)?;
+        let patches = self.patches(x, swaps)?;
+
+        let call = Call {
+            seq: content.seq,
+            x: x.at,
+            output: output.at,
+            weights: weights.at,
+            weights_changed,
+            snapshot: manner.snapshot.then_some(self.arena.snapshot.at),
+            flush: manner.flush,
+            spin_us: manner.spin_us,
+            repeat: manner.repeat,
+            patches,
+        };
+        let (reply, wall) = self.session.ask(&Request::Call(call), self.timeout)?;
+        let Reply::Called(called) = reply else { return Err(out_of_step()) };
+        let mut done = Done { output: vec![0.0; output.len], accuracy: Accuracy::default(), called, wall };
+        self.inspect(content, manner, [x, output, weights], &mut done)?;
+        Ok(done)
+    }
+
+    fn place_weights(&mut self, content: &Content, stream: Stream) -> Result<(Place, bool), Failure> {
+        if let Some((place, there)) = &self.weights
+            && Arc::ptr_eq(there, &content.weights)
+        {
+            return Ok((*place, false));
+        }
+        // Mostly in place, so that whoever remembers weights by their address is wrong.
+        let place = match &self.weights {
+            Some((place, _)) if stream.below(9, 4) > 0 => *place,
+            _ => self.arena.weights(stream),
+        };
+        self.memory.write(place.at, &content.weights)?;
+        self.guard(place)?;
+        self.weights = Some((place, content.weights.clone()));
+        Ok((place, true))
+    }
+
+    fn guard(&mut self, place: Place) -> Result<(), Failure> {
+        for zone in place.red_zones() {
+            self.memory.fill(zone.at, zone.len, self.red)?;
+        }
+        Ok(())
+    }
+
+    /// Swapping two rows of x by copies inside the region, over the idle snapshot.
+    fn patches(&self, x: Place, swaps: &[(usize, usize, usize)]) -> Result<Vec<Patch>, Failure> {
+        let spare = self.arena.snapshot.at;
+        let row = |r: usize| x.at + r * D;
+        let copy = |before, from, to| Patch { before, to, from, len: D };
+        Ok(swaps
+            .iter()
+            .flat_map(|&(before, a, b)| {
+                [copy(before, row(a), spare), copy(before, row(b), row(a)), copy(before, spare, row(b))]
+            })
+            .collect())
+    }
+
+    /// Looks at everything after a call. The order decides which reason is given first.
+    fn inspect(&mut self, content: &Content, manner: &Manner, at: [Place; 3], done: &mut Done) -> Result<(), Failure> {
+        let [x, output, weights] = at;
+        self.memory.read(output.at, &mut done.output)?;
+        for (place, name) in [(output, "output"), (x, "x"), (weights, "weights")] {
+            self.red_zones(place, name)?;
+        }
+        self.unchanged(x, &content.x, "x")?;
+        if manner.check_weights {
+            self.unchanged(weights, &content.weights, "weights")?;
+        }
+        if manner.snapshot && manner.repeat == 1 {
+            self.same_as_snapshot(&done.output)?;
+        }
+        done.accuracy = check::compare(&done.output, &content.expected, &content.x, &content.rows, content.slack);
+        let unfinished = done.output.iter().any(|v| !v.is_finite());
+        let suspicious = unfinished || done.accuracy.over > 0;
+        if manner.settle || suspicious {
+            self.still_the_same(output, &done.output)?;
+        }
+        if let Some(words) = &done.called.complaint {
+            let reason = if unfinished { Reason::NotFiniteOrUnwritten } else { Reason::WrongAnswer };
+            return Err(Failure::new(reason, format!("the candidate reports an error itself: {words}")));
+        }
+        self.all_written(&done.output)
+    }
+
+    fn read(&mut self, place: Place) -> Result<Vec<f32>, Failure> {
+        let mut values = std::mem::take(&mut self.scratch);
+        values.resize(place.len, 0.0);
+        self.memory.read(place.at, &mut values)?;
+        Ok(values)
+    }
+
+    fn red_zones(&mut self, place: Place, name: &str) -> Result<(), Failure> {
+        for (zone, side) in place.red_zones().into_iter().zip(["before", "behind"]) {
+            let values = self.read(zone)?;
+            let hit = values.iter().filter(|v| v.to_bits() != self.red).count();
+            self.scratch = values;
+            if hit > 0 {
+                let message = format!("{hit} floats {side} {name} were written");
+                return Err(Failure::new(Reason::OutOfBounds, message));
+            }
+        }
+        Ok(())
+    }
+
+    fn unchanged(&mut self, place: Place, was: &[f32], name: &str) -> Result<(), Failure> {
+        let now = self.read(place)?;
+        let changed = differing(&now, was);
+        self.scratch = now;
+        if changed > 0 {
+            return Err(Failure::new(Reason::InputModified, format!("{changed} floats of {name} were changed")));
+        }
+        Ok(())
+    }
+
+    fn same_as_snapshot(&mut self, output: &[f32]) -> Result<(), Failure> {
+        let snapshot = self.read(Place { at: self.arena.snapshot.at, len: output.len() })?;
+        let late = differing(&snapshot, output);
+        self.scratch = snapshot;
+        if late > 0 {
+            let message = format!(
+                "{late} floats of the output were written after the call was over on the default stream: work was \
+                 still running at return (another stream, or a thread)"
+            );
+            return Err(Failure::new(Reason::DeferredWork, message));
+        }
+        Ok(())
+    }
+
+    /// Waits, and fails if the output moves meanwhile.
+    fn still_the_same(&mut self, output: Place, was: &[f32]) -> Result<(), Failure> {
+        std::thread::sleep(SETTLE);
+        let now = self.read(output)?;
+        let late = differing(&now, was);
+        self.scratch = now;
+        if late > 0 {
+            let message = format!("{late} floats of the output were written after the call had returned");
+            return Err(Failure::new(Reason::DeferredWork, message));
+        }
+        Ok(())
+    }
+
+    fn all_written(&self, output: &[f32]) -> Result<(), Failure> {
+        let count = |f: fn(&f32, u32) -> bool| output.iter().filter(|v| f(v, self.poison)).count();
+        let unwritten = count(|v, poison| v.to_bits() == poison);
+        let not_finite = count(|v, _| !v.is_finite());
+        let message = match (unwritten, not_finite) {
+            (0, 0) => return Ok(()),
+            (0, n) => format!("{n} of {} outputs are NaN or infinite", output.len()),
+            (n, _) => format!("{n} of {} outputs were never written", output.len()),
+        };
+        Err(Failure::new(Reason::NotFiniteOrUnwritten, message))
+    }
+
+    /// What the candidate printed.
+    pub fn said(&self) -> String {
+        self.session.said()
+    }
+}
+
+fn out_of_step() -> Failure {
+    Failure::new(Reason::Crash, "the reply answers another request")
+}
+
+fn differing(a: &[f32], b: &[f32]) -> usize {
+    use rayon::prelude::*;
+    let blocks = a.par_chunks(1 << 16).zip(b.par_chunks(1 << 16));
+    blocks.map(|(a, b)| a.iter().zip(b).filter(|(a, b)| a.to_bits() != b.to_bits()).count()).sum()
+}
+
+fn swap_rows(x: &mut [f32], a: usize, b: usize) {
+    for c in 0..D {
+        x.swap(a * D + c, b * D + c);
+    }
+}
+
+/// The region for this device, the descriptor to pass on, and how it crosses.
+fn region(setup: &Setup, floats: usize) -> Result<(Box<dyn Memory>, Option<i32>, Crossing), Failure> {
+    if setup.device == Device::Cuda && !setup.copies {
+        gpu::open()?;
+        if let Ok((memory, handle)) = Cuda::create(floats) {
+            return Ok((Box::new(memory), None, Crossing::Ipc(handle)));
+        }
+    }
+    let memory = Host::create(floats)?;
+    let fd = memory.fd();
+    let crossing = if setup.device == Device::Cuda { Crossing::Copies } else { Crossing::Shared };
+    Ok((Box::new(memory), fd, crossing))
+}

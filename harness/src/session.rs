@@ -1,0 +1,195 @@
+//! A candidate's process as the grader sees it: started, asked, timed, and ended. Whatever happens in there
+//! (a signal, `_exit`, silence, garbage on the socket) comes back as a [`Failure`] with its reason.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::protocol::{CHILD, Envelope, LINK_FD, REGION_FD, Reply, Request};
+use crate::reason::{Failure, Reason};
+use crate::rng;
+
+/// So much of a candidate's output is kept.
+const KEEP: usize = 16 * 1024;
+/// A reply is never longer than this.
+const LONGEST_REPLY: u64 = 1 << 20;
+
+/// A running candidate's process.
+pub struct Session {
+    child: Child,
+    link: BufReader<UnixStream>,
+    said: Arc<Mutex<Vec<u8>>>,
+    drains: Vec<JoinHandle<()>>,
+    nonce: u64,
+}
+
+fn broken(what: &str, error: impl std::fmt::Display) -> Failure {
+    Failure::new(Reason::Environment, format!("{what}: {error}"))
+}
+
+impl Session {
+    /// Starts the process, with more environment variables and the region's descriptor where there is one.
+    pub fn start(env: &[(String, String)], region: Option<RawFd>) -> Result<Self, Failure> {
+        let (ours, theirs) = UnixStream::pair().map_err(|e| broken("no socket pair", e))?;
+        let exe = std::env::current_exe().map_err(|e| broken("cannot find this executable", e))?;
+        let mut command = Command::new(exe);
+        command.arg(CHILD).envs(env.iter().cloned()).process_group(0);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let link = theirs.as_raw_fd();
+        // SAFETY: only async-signal-safe calls between fork and exec.
+        unsafe { command.pre_exec(move || hand_over(link, region)) };
+        let mut child = command.spawn().map_err(|e| broken("cannot start the candidate's process", e))?;
+        drop(theirs);
+
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let mut drains = Vec::new();
+        if let Some(pipe) = child.stdout.take() {
+            drains.push(drain(pipe, said.clone()));
+        }
+        if let Some(pipe) = child.stderr.take() {
+            drains.push(drain(pipe, said.clone()));
+        }
+        Ok(Self { child, link: BufReader::new(ours), said, drains, nonce: rng::secret() })
+    }
+
+    /// Sends a request and waits for its reply. The duration is the grader's own wall clock.
+    pub fn ask(&mut self, request: &Request, timeout: Duration) -> Result<(Reply, Duration), Failure> {
+        self.nonce = self.nonce.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        let mut line = serde_json::to_vec(&Envelope { nonce: self.nonce, body: request })
+            .map_err(|e| broken("cannot write a request", e))?;
+        line.push(b'\n');
+        let start = Instant::now();
+        if self.link.get_mut().write_all(&line).is_err() {
+            return Err(self.died());
+        }
+        let answer = self.receive(timeout)?;
+        let wall = start.elapsed();
+        let garbage = || {
+            let start = String::from_utf8_lossy(&answer).chars().take(60).collect::<String>();
+            Failure::new(Reason::Crash, format!("something that is no reply was written to the reply channel: {start:?}"))
+        };
+        let envelope: Envelope<Reply> = serde_json::from_slice(&answer).map_err(|_| garbage())?;
+        if envelope.nonce != self.nonce {
+            return Err(Failure::new(Reason::Crash, "a forged reply was written to the reply channel"));
+        }
+        match envelope.body {
+            Reply::Failed(failure) => Err(failure),
+            reply => Ok((reply, wall)),
+        }
+    }
+
+    fn receive(&mut self, timeout: Duration) -> Result<Vec<u8>, Failure> {
+        let deadline = Instant::now() + timeout;
+        let mut line = Vec::new();
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            let _ = self.link.get_ref().set_read_timeout(Some(left));
+            match self.link.by_ref().take(LONGEST_REPLY).read_until(b'\n', &mut line) {
+                Ok(_) if line.last() == Some(&b'\n') => return Ok(line),
+                Ok(_) => return Err(self.died()),
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) if Instant::now() < deadline && e.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {
+                    self.end();
+                    let seconds = timeout.as_secs_f64();
+                    return Err(Failure::new(Reason::Timeout, format!("no return within {seconds:.0} s")));
+                }
+                Err(_) => return Err(self.died()),
+            }
+        }
+    }
+
+    /// The process is gone, or has closed its end: say how.
+    fn died(&mut self) -> Failure {
+        let deadline = Instant::now() + Duration::from_secs(2);
+        let status = loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => break Some(status),
+                Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(5)),
+                _ => break None,
+            }
+        };
+        self.end();
+        let mut message = status.map_or_else(|| "it closed the reply channel".to_string(), told);
+        let said = self.said();
+        if let Some(last) = said.lines().rev().find(|line| !line.trim().is_empty()) {
+            message.push_str(&format!("; its last words: {}", last.trim().chars().take(200).collect::<String>()));
+        }
+        Failure::new(Reason::Crash, message)
+    }
+
+    /// What the candidate printed so far.
+    pub fn said(&self) -> String {
+        self.said.lock().map(|said| String::from_utf8_lossy(&said).into_owned()).unwrap_or_default()
+    }
+
+    /// Ends the process and everything it started.
+    pub fn end(&mut self) {
+        // SAFETY: the child leads a process group of its own; a group that is gone is no error.
+        unsafe { libc::kill(-(self.child.id() as libc::pid_t), libc::SIGKILL) };
+        let _ = self.child.wait();
+        for drain in self.drains.drain(..) {
+            let _ = drain.join();
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Between fork and exec: put the two descriptors where the process expects them, and die with the grader.
+fn hand_over(link: RawFd, region: Option<RawFd>) -> std::io::Result<()> {
+    // SAFETY: dup, dup2 and prctl are async-signal-safe. Both are first moved out of each other's way.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        let link = libc::fcntl(link, libc::F_DUPFD, 10);
+        let region = region.map(|fd| libc::fcntl(fd, libc::F_DUPFD, 10));
+        if libc::dup2(link, LINK_FD) < 0 || region.is_some_and(|fd| libc::dup2(fd, REGION_FD) < 0) {
+            return Err(std::io::Error::last_os_error());
+        }
+        libc::close(link);
+        region.map(|fd| libc::close(fd));
+    }
+    Ok(())
+}
+
+fn drain(mut pipe: impl Read + Send + 'static, said: Arc<Mutex<Vec<u8>>>) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        let mut chunk = [0u8; 4096];
+        while let Ok(n @ 1..) = pipe.read(&mut chunk) {
+            if let Ok(mut said) = said.lock() {
+                let room = KEEP.saturating_sub(said.len()).min(n);
+                said.extend_from_slice(&chunk[..room]);
+            }
+        }
+    })
+}
+
+fn told(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("killed by {}", signal_name(signal)),
+        (_, Some(code)) => format!("the process left with exit status {code} in the middle of a call"),
+        _ => "the process ended".into(),
+    }
+}
+
+fn signal_name(signal: i32) -> String {
+    match signal {
+        libc::SIGSEGV => "SIGSEGV (it touched memory that is not there)".into(),
+        libc::SIGABRT => "SIGABRT (it gave up)".into(),
+        libc::SIGBUS => "SIGBUS".into(),
+        libc::SIGFPE => "SIGFPE".into(),
+        libc::SIGILL => "SIGILL (an instruction this processor does not have)".into(),
+        libc::SIGKILL => "SIGKILL".into(),
+        libc::SIGTRAP => "SIGTRAP".into(),
+        other => format!("signal {other}"),
+    }
+}

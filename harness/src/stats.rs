@@ -1,0 +1,137 @@
+//! Medians, quantiles, and how sure one can be of them without assuming a distribution.
+
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+/// Quantile `q` of sorted values, between neighbours where it falls between them.
+pub fn quantile(sorted: &[f64], q: f64) -> f64 {
+    let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
+    let at = q * last as f64;
+    let (low, high) = (at.floor() as usize, at.ceil() as usize);
+    sorted[low] + (sorted[high] - sorted[low]) * (at - low as f64)
+}
+
+/// Values in order.
+pub fn sorted(values: &[f64]) -> Vec<f64> {
+    let mut v = values.to_vec();
+    v.sort_by(f64::total_cmp);
+    v
+}
+
+/// The median.
+pub fn median(values: &[f64]) -> f64 {
+    quantile(&sorted(values), 0.5)
+}
+
+/// 95 % confidence interval of the median, from the ranks that a binomial count would take.
+pub fn median_interval(sorted: &[f64]) -> (f64, f64) {
+    let n = sorted.len();
+    if n < 6 {
+        return (sorted.first().copied().unwrap_or(f64::NAN), sorted.last().copied().unwrap_or(f64::NAN));
+    }
+    let half = 1.96 * (n as f64).sqrt() / 2.0;
+    let low = (n as f64 / 2.0 - half).floor().max(0.0) as usize;
+    let high = ((n as f64 / 2.0 + half).ceil() as usize).min(n - 1);
+    (sorted[low], sorted[high])
+}
+
+/// What a set of samples says.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Summary {
+    pub median: f64,
+    pub p5: f64,
+    pub p95: f64,
+    pub low: f64,
+    pub high: f64,
+    pub n: usize,
+}
+
+impl Summary {
+    /// The summary of these samples.
+    pub fn of(samples: &[f64]) -> Self {
+        let v = sorted(samples);
+        let (low, high) = median_interval(&v);
+        let q = |q| quantile(&v, q);
+        Self { median: q(0.5), p5: q(0.05), p95: q(0.95), low, high, n: v.len() }
+    }
+
+    /// Half the confidence interval, relative to the median.
+    pub fn half_width(&self) -> f64 {
+        (self.high - self.low) / 2.0 / self.median
+    }
+}
+
+/// When to stop sampling.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    pub min_samples: usize,
+    pub min_time: Duration,
+    pub half_width: f64,
+    pub max_samples: usize,
+    pub max_time: Duration,
+}
+
+impl Budget {
+    /// 30 samples, 0.5 s and 0.5 %; at most 2,000 samples or 15 s.
+    pub const FULL: Budget = Budget {
+        min_samples: 30,
+        min_time: Duration::from_millis(500),
+        half_width: 0.005,
+        max_samples: 2000,
+        max_time: Duration::from_secs(15),
+    };
+
+    /// The rule that ends the sampling now, if one does.
+    pub fn ended(&self, samples: &[f64], since: Instant) -> Option<&'static str> {
+        let time = since.elapsed();
+        if samples.len() >= self.max_samples {
+            return Some("sample cap");
+        }
+        if time >= self.max_time && samples.len() >= 3 {
+            return Some("time cap");
+        }
+        // Looking at the interval costs a sort; every fourth sample is often enough.
+        let enough = samples.len() >= self.min_samples && time >= self.min_time && samples.len().is_multiple_of(4);
+        (enough && Summary::of(samples).half_width() <= self.half_width).then_some("precision")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Stream;
+
+    #[test]
+    fn quantiles_of_a_ramp() {
+        let ramp: Vec<f64> = (0..=100).map(f64::from).collect();
+        let s = Summary::of(&ramp);
+        assert_eq!((s.median, s.p5, s.p95, s.n), (50.0, 5.0, 95.0, 101));
+        assert!(s.low < 50.0 && 50.0 < s.high);
+        assert_eq!(median(&[3.0, 1.0]), 2.0);
+        assert!(median(&[]).is_nan());
+    }
+
+    #[test]
+    fn the_interval_holds_the_median_19_times_of_20() {
+        let hits = (0..2000).filter(|&t| {
+            let s = Stream::new(7, t);
+            let v: Vec<f64> = (0..50).map(|i| s.normal(i, 1.0).exp()).collect();
+            let (low, high) = median_interval(&sorted(&v));
+            low <= 1.0 && 1.0 <= high
+        });
+        let share = hits.count() as f64 / 2000.0;
+        assert!((0.94..0.99).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn precision_ends_steady_samples_and_caps_end_the_rest() {
+        let budget = Budget { min_time: Duration::ZERO, max_samples: 100, ..Budget::FULL };
+        let now = Instant::now();
+        assert_eq!(budget.ended(&[1.0; 32], now), Some("precision"));
+        assert_eq!(budget.ended(&[1.0; 28], now), None);
+        let noisy: Vec<f64> = (0..100).map(|i| f64::from(i % 10 + 1)).collect();
+        assert_eq!(budget.ended(&noisy[..40], now), None);
+        assert_eq!(budget.ended(&noisy, now), Some("sample cap"));
+    }
+}

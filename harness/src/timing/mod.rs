@@ -1,0 +1,81 @@
+//! How long a call takes: every timed call on inputs never seen before and checked in full (`per_call`), and
+//! back to back as a program would call it (`chain`), with the clocks checked against each other.
+
+mod chain;
+mod clocks;
+mod per_call;
+
+use crate::floor::{self, Rates};
+use crate::grade::{Grade, Plan};
+use crate::protocol::Device;
+use crate::reason::Failure;
+use crate::report::Speed;
+use crate::rig::Rig;
+use crate::stats::Summary;
+
+/// Samples of one kind of measurement.
+#[derive(Default)]
+pub struct Samples {
+    pub us: Vec<f64>,
+    pub clocks: Vec<Option<f64>>,
+    pub discarded: usize,
+    pub ended_by: &'static str,
+}
+
+/// What was measured: the words of a [`Speed`].
+#[derive(Clone, Copy)]
+pub struct Kind {
+    pub cache: &'static str,
+    pub clock: &'static str,
+    pub method: &'static str,
+    pub weights: &'static str,
+}
+
+/// Steps of the progress bar.
+pub fn steps(plan: &Plan) -> usize {
+    plan.seqs.len()
+}
+
+/// Times every length of the plan.
+pub fn measure(grade: &mut Grade<'_>, rig: &mut Rig) -> Result<(), Failure> {
+    let gpu = grade.plan.device == Device::Cuda;
+    for (i, &seq) in grade.plan.seqs.iter().enumerate() {
+        grade.ui.step(&format!("timing seq {seq}"));
+        let during = |f: Failure| f.during(&format!("timing seq {seq}"));
+        if gpu {
+            chain::warm(grade, rig, seq, i == 0).map_err(during)?;
+            chain::measure(grade, rig, seq).map_err(during)?;
+        }
+        per_call::measure(grade, rig, seq).map_err(during)?;
+        clocks::agree(grade, rig, seq).map_err(during)?;
+    }
+    Ok(())
+}
+
+impl Grade<'_> {
+    /// Puts a measurement into the report.
+    fn record(&mut self, seq: usize, kind: Kind, samples: Samples) {
+        let summary = Summary::of(&samples.us);
+        let share = |rates: &Rates| rates.floor_us(seq) / summary.median;
+        let of_floor = self.plan.rates.as_ref().filter(|_| self.plan.device == Device::Cuda).map(share);
+        self.report.speed.push(Speed {
+            seq,
+            cache: kind.cache.into(),
+            clock: kind.clock.into(),
+            method: kind.method.into(),
+            weights: kind.weights.into(),
+            summary,
+            tflops: floor::flops(seq) / summary.median / 1e6,
+            of_floor,
+            ended_by: samples.ended_by.into(),
+            discarded: samples.discarded,
+            samples: samples.us,
+            clocks: samples.clocks,
+        });
+    }
+
+    /// The median of a measurement made before.
+    fn median(&self, seq: usize, matches: impl Fn(&Speed) -> bool) -> Option<f64> {
+        self.report.speed.iter().find(|s| s.seq == seq && matches(s)).map(|s| s.summary.median)
+    }
+}

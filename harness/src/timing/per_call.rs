@@ -1,0 +1,125 @@
+//! Times of single calls. Before each: new content, other addresses, poison; after each: a full check.
+
+use std::time::Instant;
+
+use super::{Kind, Samples};
+use crate::content::Base;
+use crate::grade::Grade;
+use crate::protocol::Device;
+use crate::reason::{Failure, Reason};
+use crate::rig::{Done, Manner, Rig};
+use crate::rng::Stream;
+
+/// A sample whose SM clock was below this share of the maximum is thrown away.
+const THROTTLED: f64 = 0.5;
+
+/// All kinds that the plan asks for.
+pub fn measure(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize) -> Result<(), Failure> {
+    let bases = grade.bank.bases(seq);
+    let gpu = grade.plan.device == Device::Cuda;
+    let caches: &[&str] = if grade.plan.cold { &["hot", "cold"] } else { &["hot"] };
+    let clocks: &[&str] = if gpu { &["device", "wall"] } else { &["wall"] };
+    let mut modes = Vec::new();
+    if grade.plan.fresh {
+        modes.push("fresh");
+    }
+    if grade.plan.fixed {
+        modes.push("fixed");
+    }
+    let spin = spin_us(grade, rig, &bases[0], seq)?;
+    for weights in modes {
+        for &cache in caches {
+            for &clock in clocks {
+                let kind = Kind { cache, clock, method: "per-call", weights };
+                let samples = sample(grade, rig, &bases, kind, spin, seq)?;
+                grade.record(seq, kind, samples);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Long enough to enqueue a call behind.
+fn spin_us(grade: &mut Grade<'_>, rig: &mut Rig, base: &Base, seq: usize) -> Result<u32, Failure> {
+    let mut host = 0.0;
+    for i in 0..3 {
+        let content = base.fresh_tokens(grade.stream.child(60).child(seq as u64).child(i));
+        host = grade.checked(rig, &content, &Manner::CAREFUL)?.called.host_us;
+    }
+    Ok((2.0 * host).clamp(50.0, 2000.0) as u32)
+}
+
+fn sample(
+    grade: &mut Grade<'_>,
+    rig: &mut Rig,
+    bases: &[Base],
+    kind: Kind,
+    spin: u32,
+    seq: usize,
+) -> Result<Samples, Failure> {
+    let stream = draw(grade, kind, seq);
+    let device = kind.clock == "device";
+    let gpu = grade.plan.device == Device::Cuda;
+    let mut samples = Samples::default();
+    let start = Instant::now();
+    for i in 0.. {
+        let s = stream.child(i);
+        let content = match kind.weights {
+            "fresh" => bases[i as usize % bases.len()].fresh(s),
+            _ => bases[0].fresh_tokens(s),
+        };
+        let manner = Manner {
+            flush: kind.cache == "cold",
+            spin_us: if device { spin } else { 0 },
+            // A snapshot behind the call would be part of the wall time on a GPU.
+            snapshot: device || !gpu,
+            settle: s.below(1, 16) == 0,
+            check_weights: s.below(2, 6) == 0,
+            repeat: 1,
+        };
+        let done = grade.checked(rig, &content, &manner)?;
+        plausible(&done)?;
+        keep(grade, &mut samples, &done, device);
+        if let Some(rule) = grade.plan.budget.ended(&samples.us, start) {
+            samples.ended_by = rule;
+            break;
+        }
+        if samples.discarded > 200 && samples.discarded > samples.us.len() {
+            return Err(Failure::new(Reason::TooNoisy, "the GPU's clock is throttled in most samples"));
+        }
+    }
+    Ok(samples)
+}
+
+/// A stream of its own for every kind of measurement.
+fn draw(grade: &Grade<'_>, kind: Kind, seq: usize) -> Stream {
+    let bit = |on: bool, k: u32| u64::from(on) << k;
+    let name = bit(kind.cache == "cold", 0) | bit(kind.clock == "wall", 1) | bit(kind.weights == "fixed", 2);
+    grade.stream.child(61).child(seq as u64).child(name)
+}
+
+fn keep(grade: &Grade<'_>, samples: &mut Samples, done: &Done, device: bool) {
+    let clock = done.called.clock_mhz;
+    let throttled = clock.zip(grade.plan.max_clock_mhz).is_some_and(|(now, max)| now < THROTTLED * max);
+    if throttled {
+        samples.discarded += 1;
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        return;
+    }
+    samples.us.push(if device { done.called.device_us.unwrap_or(f64::NAN) } else { done.called.wall_us });
+    samples.clocks.push(clock);
+}
+
+/// What must hold of every single call.
+fn plausible(done: &Done) -> Result<(), Failure> {
+    let wall = done.wall.as_secs_f64() * 1e6;
+    let (claimed, device) = (done.called.wall_us, done.called.device_us.unwrap_or(0.0));
+    let wrong = |message| Err(Failure::new(Reason::TimingInconsistent, message));
+    if done.called.persisting_l2 > 0 {
+        return wrong(format!("{} bytes of L2 were left set aside for persisting lines", done.called.persisting_l2));
+    }
+    if claimed > wall * 1.02 + 50.0 || device > wall * 1.02 + 50.0 {
+        return wrong(format!("a call claims {claimed:.0} us, but by the grader's clock it was over in {wall:.0} us"));
+    }
+    Ok(())
+}

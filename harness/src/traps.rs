@@ -1,0 +1,131 @@
+//! Calls in an order that no honest candidate minds: contents that follow each other closely, differ in one place,
+//! come back, or come with weights rewritten in place.
+
+use std::sync::Arc;
+
+use crate::content::{Base, Content};
+use crate::dims::{D, W_PROJ, W_QKV};
+use crate::grade::Grade;
+use crate::protocol::Device;
+use crate::reason::{Failure, Reason};
+use crate::report::Trap;
+use crate::rig::{Manner, Rig};
+use crate::rng::Stream;
+
+/// The length at which traps are set.
+pub const SEQ: usize = 48;
+/// Traps.
+pub const STEPS: usize = 6;
+/// Repeats and new contents whose times are compared.
+const TIMED: usize = 4;
+/// A repeated call this much faster than a new one did not do the work.
+const SUSPICIOUS: f64 = 0.4;
+
+type Sprung = Result<String, Failure>;
+
+/// All traps.
+pub fn spring(grade: &mut Grade<'_>, rig: &mut Rig) -> Result<(), Failure> {
+    let bases = grade.bank.bases(SEQ);
+    let stream = grade.stream.child(50);
+    set(grade, "fresh weights in place", |g| fresh_weights(g, rig, &bases, stream.child(1)))?;
+    set(grade, "new x, same weights", |g| fresh_tokens(g, rig, &bases, stream.child(2)))?;
+    set(grade, "one row of x changed", |g| near_duplicate(g, rig, &bases[0], stream.child(3)))?;
+    set(grade, "one element changed", |g| one_element(g, rig, &bases[0], stream.child(4)))?;
+    set(grade, "an old content comes back", |g| comes_back(g, rig, &bases, stream.child(5)))?;
+    set(grade, "the same call again", |g| repeated(g, rig, &bases, stream.child(6)))
+}
+
+fn set(grade: &mut Grade<'_>, name: &str, trap: impl FnOnce(&mut Grade<'_>) -> Sprung) -> Result<(), Failure> {
+    grade.ui.step(name);
+    let outcome = trap(grade);
+    let detail = outcome.as_ref().map_or_else(ToString::to_string, Clone::clone);
+    grade.report.traps.push(Trap { name: name.into(), pass: outcome.is_ok(), detail });
+    outcome.map(|_| ()).map_err(|f| f.during(name))
+}
+
+fn fresh_weights(grade: &mut Grade<'_>, rig: &mut Rig, bases: &[Base], stream: Stream) -> Sprung {
+    for i in 0..5 {
+        let content = bases[i % bases.len()].fresh(stream.child(i as u64));
+        grade.checked(rig, &content, &Manner { settle: i == 2, ..Manner::CAREFUL })?;
+    }
+    Ok("5 calls right".into())
+}
+
+fn fresh_tokens(grade: &mut Grade<'_>, rig: &mut Rig, bases: &[Base], stream: Stream) -> Sprung {
+    for i in 0..4 {
+        grade.checked(rig, &bases[0].fresh_tokens(stream.child(i)), &Manner::CAREFUL)?;
+    }
+    Ok("4 calls right".into())
+}
+
+/// Changes one token: every row of the output changes, through attention.
+fn near_duplicate(grade: &mut Grade<'_>, rig: &mut Rig, base: &Base, stream: Stream) -> Sprung {
+    let plain = base.plain();
+    grade.checked(rig, plain, &Manner::CAREFUL)?;
+    let mut x = plain.x.clone();
+    let row = stream.below(0, SEQ);
+    for (c, v) in x[row * D..(row + 1) * D].iter_mut().enumerate() {
+        *v = stream.uniform(10 + c as u64, -6.0, 6.0) as f32;
+    }
+    let content = Content::new(x, plain.weights.clone(), plain.rows.clone());
+    grade.checked(rig, &content, &Manner::CAREFUL)?;
+    Ok(format!("row {row} of {SEQ}"))
+}
+
+/// Changes single elements far too small a part of the buffers to be sampled, each with a large effect.
+fn one_element(grade: &mut Grade<'_>, rig: &mut Rig, base: &Base, stream: Stream) -> Sprung {
+    let plain = base.plain();
+    grade.checked(rig, plain, &Manner::CAREFUL)?;
+    let mut x = plain.x.clone();
+    x[stream.below(0, SEQ * D)] += 8.0;
+    let changed_x = Content::new(x, plain.weights.clone(), plain.rows.clone());
+    grade.checked(rig, &changed_x, &Manner::CAREFUL)?;
+    for (k, p) in [W_QKV, W_PROJ].into_iter().enumerate() {
+        let mut weights = plain.weights.to_vec();
+        // In W_qkv a column of V: Q and K hardly matter where attention is flat.
+        let (row, column) = (stream.below(2 + k as u64, p.rows), p.cols - 1 - stream.below(4 + k as u64, D));
+        weights[p.offset + row * p.cols + column] += 8.0;
+        let content = Content::new(plain.x.clone(), Arc::new(weights), plain.rows.clone());
+        grade.checked(rig, &content, &Manner::CAREFUL)?;
+    }
+    Ok("1 of x, 1 of W_qkv, 1 of W_proj".into())
+}
+
+/// The first content again after others, in other places and with its weights rewritten.
+fn comes_back(grade: &mut Grade<'_>, rig: &mut Rig, bases: &[Base], stream: Stream) -> Sprung {
+    let first = bases[0].fresh(stream.child(0));
+    let second = bases[1].fresh(stream.child(1));
+    for content in [&first, &second, &first] {
+        grade.checked(rig, content, &Manner::CAREFUL)?;
+    }
+    Ok("right again".into())
+}
+
+/// Repeats must be right and must take their time.
+fn repeated(grade: &mut Grade<'_>, rig: &mut Rig, bases: &[Base], stream: Stream) -> Sprung {
+    let spin_us = if grade.plan.device == Device::Cuda { 200 } else { 0 };
+    let manner = Manner { spin_us, ..Manner::CAREFUL };
+    let same = bases[0].fresh_tokens(stream);
+    let mut ratio = f64::NAN;
+    // Noise can make one round look odd; skipped work looks odd every time.
+    for round in 0..3 {
+        let (mut new, mut old) = (f64::INFINITY, f64::INFINITY);
+        for i in 0..TIMED {
+            let content = bases[0].fresh_tokens(stream.child((round * TIMED + i) as u64 + 1));
+            new = new.min(time(&grade.checked(rig, &content, &manner)?));
+        }
+        for _ in 0..=TIMED {
+            old = old.min(time(&grade.checked(rig, &same, &manner)?));
+        }
+        ratio = old / new;
+        if ratio >= SUSPICIOUS {
+            return Ok(format!("takes {ratio:.2} of a new call"));
+        }
+    }
+    let message = format!("a call on the inputs of the call before takes {ratio:.2} of the time: work is skipped");
+    Err(Failure::new(Reason::Caching, message))
+}
+
+fn time(done: &crate::rig::Done) -> f64 {
+    done.called.device_us.unwrap_or(done.called.wall_us)
+}

@@ -1,0 +1,70 @@
+//! Progress: a bar with an estimate on a terminal, a plain line now and then elsewhere.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Where progress goes.
+pub struct Ui {
+    bar: Option<ProgressBar>,
+    last: Instant,
+    quiet: bool,
+    done: u64,
+    total: u64,
+}
+
+/// Plain lines come this far apart.
+const PLAIN_EVERY: Duration = Duration::from_secs(10);
+
+impl Ui {
+    /// A bar if standard error is a terminal.
+    pub fn new(quiet: bool) -> Self {
+        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
+            let bar = ProgressBar::new(0);
+            let style = ProgressStyle::with_template("{bar:24} {percent:>3}% {eta:>4} left  {wide_msg}");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar
+        });
+        Self { bar, last: Instant::now(), quiet, done: 0, total: 0 }
+    }
+
+    /// So many more steps are to come.
+    pub fn expect(&mut self, steps: usize) {
+        self.total += steps as u64;
+        if let Some(bar) = &self.bar {
+            bar.set_length(self.total);
+        }
+    }
+
+    /// The next step begins.
+    pub fn step(&mut self, what: &str) {
+        self.done += 1;
+        match &self.bar {
+            Some(bar) => {
+                bar.set_position(self.done - 1);
+                bar.set_message(what.to_string());
+            }
+            None if !self.quiet && self.last.elapsed() >= PLAIN_EVERY => {
+                self.last = Instant::now();
+                eprintln!("[{}/{}] {what}", self.done, self.total);
+            }
+            None => {}
+        }
+    }
+
+    /// A line of the result, above the bar.
+    pub fn line(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| println!("{text}")),
+            None => println!("{text}"),
+        }
+    }
+
+    /// Takes the bar away.
+    pub fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
