@@ -1,0 +1,68 @@
+"""Device and wall time of a function that enqueues work on the current CUDA stream."""
+
+import statistics
+import time
+
+import torch
+
+CHAIN = 20  # calls between two events
+FLUSH_BYTES = 256 << 20  # more than any L2
+HIDE_ONE, HIDE_CHAIN = 200_000, 2_000_000  # cycles that the GPU spins while the host enqueues what is timed
+
+
+class Contest:
+    """Times several calls in turn, round by round, so that what the machine does meanwhile hits all of them."""
+
+    def __init__(self):
+        self.flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+
+    def run(self, calls, rounds):
+        """Medians in us of each named call: hot (back to back), cold (caches flushed) and wall (call to synchronised)."""
+        samples = {name: {"hot": [], "cold": [], "wall": []} for name in calls}
+        for name, call in calls.items():
+            for _ in range(10):
+                call()
+            torch.cuda.synchronize()
+        for _ in range(rounds):
+            for name, call in calls.items():
+                samples[name]["hot"].append(hot(call))
+                samples[name]["cold"] += [self.cold(call) for _ in range(5)]
+                samples[name]["wall"] += [wall(call) for _ in range(5)]
+        return {name: {f"{clock}_us": statistics.median(times) for clock, times in s.items()} for name, s in samples.items()}
+
+    def cold(self, call):
+        self.flush.zero_()
+        return between_events(call, 1, HIDE_ONE)
+
+
+def hot(call):
+    return between_events(call, CHAIN, HIDE_CHAIN) / CHAIN
+
+
+def between_events(call, count, hide):
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda._sleep(hide)
+    begin.record()
+    for _ in range(count):
+        call()
+    end.record()
+    torch.cuda.synchronize()
+    return begin.elapsed_time(end) * 1e3
+
+
+def wall(call):
+    begin = time.perf_counter()
+    call()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - begin) * 1e6
+
+
+def graphed(function):
+    """The function as a CUDA graph, so that neither Python nor launches count against a peer, and its output tensor."""
+    for _ in range(3):
+        function()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = function()
+    return graph.replay, out

@@ -1,0 +1,48 @@
+"""libsolve through ctypes, for tensors on the GPU."""
+
+import ctypes
+import os
+
+
+class Library:
+    """The functions of one libsolve.so."""
+
+    def __init__(self, path):
+        self.c = ctypes.CDLL(os.path.abspath(path))
+        pointer = ctypes.c_void_p
+        self.c.solve.argtypes = [pointer, pointer, pointer, ctypes.c_int]
+        self.c.solve.restype = None
+        self.c.solve_last_error.restype = ctypes.c_char_p
+        self.c.solve_version.restype = ctypes.c_char_p
+        self.c.solve_build_id.restype = ctypes.c_char_p
+        self.c.solve_block_create.argtypes = [pointer, pointer, pointer]
+        self.c.solve_block_forward.argtypes = [pointer, pointer, pointer, ctypes.c_int, ctypes.c_int, pointer]
+        self.c.solve_block_destroy.argtypes = [pointer]
+
+    def solve(self, x, out, weights):
+        """A function of no arguments that makes the call, its pointers looked up beforehand."""
+        arguments = (x.data_ptr(), out.data_ptr(), weights.data_ptr(), x.shape[0])
+        function = self.c.solve
+        function(*arguments)
+        self.check(self.c.solve_last_status())
+        return lambda: function(*arguments)
+
+    def prepare(self, weights):
+        """A block that keeps the weights; free it with destroy."""
+        handle = ctypes.c_void_p()
+        self.check(self.c.solve_block_create(weights.data_ptr(), None, ctypes.byref(handle)))
+        return handle
+
+    def forward(self, handle, x, out):
+        """As solve, for a prepared block on the legacy default stream."""
+        arguments = (handle, x.data_ptr(), out.data_ptr(), 1, x.shape[0], None)
+        function = self.c.solve_block_forward
+        self.check(function(*arguments))
+        return lambda: function(*arguments)
+
+    def destroy(self, handle):
+        self.check(self.c.solve_block_destroy(handle))
+
+    def check(self, status):
+        if status:
+            raise RuntimeError(self.c.solve_last_error().decode())

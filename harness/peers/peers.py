@@ -1,0 +1,160 @@
+"""Time libsolve beside what PyTorch offers for the same block, on one GPU, in one run.
+
+All of them start from the same fp32 tensors. "stateless" takes fp32 weights in every call, as solve() does;
+"prepared" may have cast its weights beforehand, as a handle does. PyTorch runs as CUDA graphs, libsolve as
+plain calls. Times are medians in us; hot is back to back, cold with the caches flushed before each call, wall
+from the call until everything is done. Ratios are against the fastest peer whose result passes the challenge's
+tolerance (1e-3 + 1e-3 |reference|, here against float64).
+
+    python3 harness/peers/peers.py target/release/libsolve.so --compile 1024 --json peers.json
+"""
+
+import argparse
+import json
+
+import torch
+
+from block import accuracy, block, make_inputs, prepared, reference, unpack
+from clock import Contest, graphed
+from library import Library
+
+COMPILE = {"mode": "max-autotune-no-cudagraphs", "fullgraph": True}
+
+
+def main():
+    args = parse_args()
+    library = Library(args.library)
+    device = torch.cuda.get_device_name()
+    print(f"{device}, PyTorch {torch.__version__}, libsolve {library.c.solve_version().decode()}")
+    contest, rows, summaries = Contest(), [], []
+    for seq in args.seq:
+        results = time_seq(library, contest, seq, seq in args.compile, args.rounds)
+        print_table(seq, results)
+        rows += [{"seq": seq, **row} for row in results]
+        summaries.append(summarise(seq, results))
+    print_summary(summaries)
+    if args.json:
+        report = {
+            "device": device,
+            "torch": torch.__version__,
+            "build_id": library.c.solve_build_id().decode(),
+            "rows": rows,
+            "summary": summaries,
+        }
+        with open(args.json, "w") as file:
+            json.dump(report, file, indent=1)
+
+
+def time_seq(library, contest, seq, compiled, rounds):
+    """One row for everything that ran at this length: name, kind, times and accuracy."""
+    x, weights = make_inputs(seq, seed=1000 + seq)
+    parameters = unpack(weights)
+    want = reference(x, parameters)
+    contestants = make_peers(x, parameters, compiled)
+    handle = library.prepare(weights)
+    for name, kind, make in (
+        ("libsolve solve()", "stateless", lambda out: library.solve(x, out, weights)),
+        ("libsolve handle", "prepared", lambda out: library.forward(handle, x, out)),
+    ):
+        out = torch.full_like(x, torch.nan)
+        contestants[name] = (kind, make(out), out)
+    times = contest.run({name: call for name, (_, call, _) in contestants.items()}, rounds)
+    library.destroy(handle)
+    return [
+        {"name": name, "kind": kind, **times[name], **accuracy(out, want, x)}
+        for name, (kind, _, out) in contestants.items()
+    ]
+
+
+def make_peers(x, parameters, compiled):
+    """name -> (kind, call, output) of every PyTorch variant that runs here."""
+    half = prepared(parameters, torch.float16)
+    # name, kind, precision of fp32 products, block
+    variants = [
+        ("eager fp32", "stateless", "highest", lambda: block(x, parameters)),
+        ("eager fp32, unfused attention", "stateless", "highest", lambda: block(x, parameters, fused_attention=False)),
+        ("eager TF32", "stateless", "high", lambda: block(x, parameters)),
+        ("eager TF32, unfused attention", "stateless", "high", lambda: block(x, parameters, fused_attention=False)),
+        ("eager fp16, cast per call", "stateless", "highest", lambda: block(x, parameters, torch.float16)),
+        ("eager fp16, prepared", "prepared", "highest", lambda: block(x, half, torch.float16)),
+    ]
+    if compiled:
+        variants += [
+            ("compiled TF32", "stateless", "high", compile_block(x, parameters)),
+            ("compiled fp16, cast per call", "stateless", "highest", compile_block(x, parameters, torch.float16)),
+            ("compiled fp16, prepared", "prepared", "highest", compile_block(x, half, torch.float16)),
+        ]
+    peers = {}
+    for name, kind, precision, function in variants:
+        torch.set_float32_matmul_precision(precision)
+        try:
+            peers[name] = (kind, *graphed(function))
+        except Exception as error:  # a peer that does not run here is no peer here
+            print(f"{name} does not run: {type(error).__name__}: {str(error)[:200]}")
+    torch.set_float32_matmul_precision("highest")
+    return peers
+
+
+def compile_block(x, parameters, dtype=None):
+    """Compiled at its first call, under the precision that is then set."""
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: block(x, parameters, dtype), **COMPILE)
+    return lambda: compiled(x)
+
+
+def summarise(seq, results):
+    """Our times and, for each kind, the fastest passing peer and how many times its time is ours."""
+    summary = {"seq": seq}
+    for kind in ("stateless", "prepared"):
+        ours = next(r for r in results if r["kind"] == kind and r["name"].startswith("libsolve"))
+        peers = [r for r in results if not r["name"].startswith("libsolve") and r["passes"]]
+        # A stateless peer may also serve who has prepared weights.
+        peers = [r for r in peers if kind == "prepared" or r["kind"] == kind]
+        entry = {"passes": ours["passes"], "hot_us": ours["hot_us"], "cold_us": ours["cold_us"]}
+        for clock in ("hot_us", "cold_us"):
+            best = min(peers, key=lambda r: r[clock], default=None)
+            if best:
+                entry[f"best_{clock}"] = {"name": best["name"], "us": best[clock], "ratio": best[clock] / ours[clock]}
+        summary[kind] = entry
+    return summary
+
+
+def print_table(seq, results):
+    print(f"\nseq {seq:<28} {'kind':<10} {'hot us':>9} {'cold us':>9} {'wall us':>9} {'worst/tol':>10} {'rel. error':>10}")
+    for row in sorted(results, key=lambda r: r["hot_us"]):
+        print(
+            f"{row['name']:<32} {row['kind']:<10} {row['hot_us']:9.2f} {row['cold_us']:9.2f} {row['wall_us']:9.2f} "
+            f"{row['worst_over_tol']:10.3f} {row['rel_l2_delta']:10.1e}{'' if row['passes'] else '  FAILS'}",
+            flush=True,
+        )
+
+
+def print_summary(summaries):
+    print(f"\n{'seq':>6} {'kind':<10} {'libsolve us':>11} {'best passing peer':<32} {'us':>9} {'ratio hot':>10} {'cold':>6}")
+    for summary in summaries:
+        for kind in ("stateless", "prepared"):
+            ours = summary[kind]
+            hot, cold = ours.get("best_hot_us"), ours.get("best_cold_us")
+            if not hot:
+                print(f"{summary['seq']:6d} {kind:<10} {ours['hot_us']:11.2f} no peer passes")
+                continue
+            note = "" if ours["passes"] else "  libsolve FAILS"
+            print(
+                f"{summary['seq']:6d} {kind:<10} {ours['hot_us']:11.2f} {hot['name']:<32} {hot['us']:9.2f} "
+                f"{hot['ratio']:10.2f} {cold['ratio']:6.2f}{note}"
+            )
+
+
+def parse_args():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    numbers = lambda text: [int(n) for n in text.split(",") if n]
+    parser.add_argument("library", help="path of libsolve.so")
+    parser.add_argument("--seq", type=numbers, default=[1, 16, 64, 128, 256, 512, 1024, 2048, 4096])
+    parser.add_argument("--compile", type=numbers, default=[], help="lengths at which to try torch.compile too (minutes each)")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--json", metavar="FILE")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
