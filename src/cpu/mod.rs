@@ -27,7 +27,7 @@ const CHUNK: usize = 8 * D;
 /// The whole block: x is (batch * seq_len, D), the result has its shape. Every sequence of the batch attends to itself only.
 ///
 /// # Errors
-/// When the shape does not fit `x`, or the host has no memory for the intermediates (about 34 KB a token).
+/// When the shape does not fit `x`, or the host has no memory for the intermediates (18 KiB a token).
 pub fn forward(x: &[f32], w: Weights<'_>, batch: usize, seq_len: usize, causal: bool) -> Result<Vec<f32>, Error> {
     let rows = check_shape(x, batch, seq_len)?;
     // Enter the thread pool once: from outside it every stage would wait for a wake-up, which is what few tokens cost.
