@@ -1,7 +1,7 @@
 //! cuda/ -> cubins and PTX -> images.rs; src/ -> solve.h; the build id; link arguments. Never asks a GPU.
 //!
 //! The suffix of a file in cuda/ is its architecture: `gemm_sm80.cu` becomes a cubin for sm_80 and, as that one is also the form that other GPUs
-//! translate, PTX. nvcc's own dependency files say what to compile again.
+//! translate, PTX. SOLVE_CUDA_ARCHS="sm80 sm90a" narrows a build while working on some of them. nvcc's own dependency files say what to compile again.
 
 #[path = "src/dims.rs"]
 #[allow(dead_code, reason = "the header needs some of the constants only")]
@@ -31,7 +31,7 @@ const NVCC_FLAGS: [&str; 9] =
 fn main() {
     let root = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
     let out = PathBuf::from(variable("OUT_DIR"));
-    for name in ["NVCC", "CUDA_HOME", "CUDA_PATH", "PATH", "NVCC_CCBIN", "SOLVE_NO_CUDA"] {
+    for name in ["NVCC", "CUDA_HOME", "CUDA_PATH", "PATH", "NVCC_CCBIN", "SOLVE_NO_CUDA", "SOLVE_CUDA_ARCHS"] {
         println!("cargo::rerun-if-env-changed={name}");
     }
     let mut watched = files_below(&root.join("src"));
@@ -51,7 +51,7 @@ fn main() {
         ((0, 0), Vec::new())
     } else {
         let nvcc = Nvcc::find(&root);
-        (nvcc.version, nvcc.compile_all(&root, &out))
+        (nvcc.version, nvcc.compile_all(&root, &shared_folder(&out)))
     };
     println!("cargo::rustc-env=SOLVE_CUDA_VERSION={}", version.0 * 1000 + version.1 * 10);
     write_if_changed(&out.join("images.rs"), &images_table(&images));
@@ -119,9 +119,9 @@ impl Nvcc {
     }
 
     /// Compiles what is not up to date, several at a time, and stops the build on the first error.
-    fn compile_all(&self, root: &Path, out: &Path) -> Vec<Image> {
-        let folder = out.join("cuda");
-        fs::create_dir_all(&folder).unwrap_or_else(|error| fail(&format!("{}: {error}", folder.display())));
+    fn compile_all(&self, root: &Path, folder: &Path) -> Vec<Image> {
+        fs::create_dir_all(folder).unwrap_or_else(|error| fail(&format!("{}: {error}", folder.display())));
+        let only = env::var("SOLVE_CUDA_ARCHS").unwrap_or_default();
         let mut images = Vec::new();
         for source in files_below(&root.join("cuda")) {
             let name = name_of(&source);
@@ -129,6 +129,9 @@ impl Nvcc {
             let Some(&(arch, ptx)) = ARCHS.iter().find(|(arch, _)| stem.ends_with(&format!("_{arch}"))) else {
                 fail(&format!("{}: the name must end in an architecture, one of {ARCHS:?}", source.display()))
             };
+            if !only.is_empty() && !only.split_whitespace().any(|wanted| wanted == arch) {
+                continue;
+            }
             let mut push = |ptx: bool, ending: &str| {
                 let output = folder.join(format!("{stem}.{ending}"));
                 images.push(Image { source: source.clone(), arch, ptx, output });
@@ -164,21 +167,26 @@ impl Nvcc {
         let stamp = beside(&image.output, "command");
         let mut command = Command::new(&self.path);
         command.current_dir(root).args(NVCC_FLAGS).args(image.target());
-        command.arg("-MF").arg(&depfile).arg("-o").arg(&image.output).arg(&image.source);
+        command.arg("-MF").arg(&depfile).arg(&image.source);
         let line = format!("{command:?} # {:?}", self.version);
         if is_current(image, &depfile) && fs::read_to_string(&stamp).is_ok_and(|old| old == line) {
             return Ok(());
         }
 
-        let result = command.output().map_err(|error| format!("{line}\n{error}"))?;
+        // Another cargo may be building the other profile: the file appears whole or not at all.
+        let unfinished = beside(&image.output, &std::process::id().to_string());
+        let result = command.arg("-o").arg(&unfinished).output().map_err(|error| format!("{line}\n{error}"))?;
         let said = String::from_utf8_lossy(&result.stderr);
         let slow: Vec<&str> = said.lines().filter(|line| is_slow_code(line)).collect();
         if !result.status.success() || !slow.is_empty() {
             let _ = fs::remove_file(&stamp);
+            let _ = fs::remove_file(&unfinished);
             let text = if slow.is_empty() { said.into_owned() } else { slow.join("\n") };
             return Err(format!("{line}\n{}{text}", String::from_utf8_lossy(&result.stdout)));
         }
-        fs::write(&stamp, line).map_err(|error| format!("{}: {error}", stamp.display()))
+        fs::rename(&unfinished, &image.output)
+            .and_then(|()| fs::write(&stamp, line))
+            .map_err(|error| format!("{}: {error}", stamp.display()))
     }
 }
 
@@ -187,6 +195,11 @@ fn is_slow_code(line: &str) -> bool {
     (line.contains("(C75") && !line.contains("(C7519)"))
         || line.contains("Registers are spilled")
         || (line.contains("bytes spill stores") && !line.contains(" 0 bytes spill stores, 0 bytes spill loads"))
+}
+
+/// `cuda` in the target folder: what nvcc makes is the same for every profile, and it takes a while.
+fn shared_folder(out: &Path) -> PathBuf {
+    out.ancestors().nth(4).unwrap_or(out).join("cuda")
 }
 
 /// Newer than everything that nvcc read for it the last time.

@@ -21,9 +21,8 @@ pub fn write<'a>(span: &Span) -> Result<&'a mut [f32], Error> {
 }
 
 /// After a fault of the device: NaN in host output, so that a caller who does not look at the status sees that something is wrong.
-pub fn spoil(tokens: &Tokens, on_host: bool, error: &Error) {
-    if on_host
-        && error.status() == SolveStatus::Driver
+pub fn spoil(tokens: &Tokens, error: &Error) {
+    if error.status() == SolveStatus::Driver
         && let Ok(output) = write(&tokens.output)
     {
         output.fill(f32::NAN);

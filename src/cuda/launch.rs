@@ -23,6 +23,15 @@ pub struct Function(pub(super) sys::CUfunction);
 impl Function {
     /// Not yet loaded.
     pub(super) const NONE: Self = Self(ptr::null_mut());
+
+    /// Bytes of local memory a thread: not 0 where registers are spilled.
+    pub fn local_bytes(self) -> Result<i32, Error> {
+        let mut bytes = 0;
+        let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES;
+        // SAFETY: writes one number; the function is loaded for good.
+        check("cuFuncGetAttribute", unsafe { sys::cuFuncGetAttribute(&mut bytes, attribute, self.0) })?;
+        Ok(bytes)
+    }
 }
 
 // SAFETY: a function may be launched from any thread in which its context is current.

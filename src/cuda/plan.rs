@@ -231,8 +231,9 @@ pub fn shared_bytes(arch: Arch, kernel: Kernel) -> u32 {
     }
 }
 
-const GEMM_SHARED_SM75: [u32; TILES.len()] = [0; 6];
-const GEMM_SHARED_SM80: [u32; TILES.len()] = [0; 6];
+/// `GemmShared<Arch, Tile>::BYTES` of cuda/gemm/gemm_tile.cuh, in the order of [`TILES`].
+const GEMM_SHARED_SM75: [u32; TILES.len()] = [29_312, 57_536, 57_536, 53_632, 34_176, 58_112];
+const GEMM_SHARED_SM80: [u32; TILES.len()] = [87_680, 92_352, 82_112, 90_496, 84_864, 92_928];
 
 /// Grid dimensions are far below 2^32: rows are below 2^31.
 fn count(blocks: usize) -> u32 {

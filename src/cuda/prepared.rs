@@ -48,6 +48,11 @@ impl Prepared {
             (Some(ordinal), _) | (None, Place::Device(ordinal) | Place::Managed(ordinal)) => driver.device(ordinal)?,
             (None, Place::Host) => driver.current_device()?,
         };
+        Self::on(device, weights, options)
+    }
+
+    /// Prepares the weights on this device.
+    pub fn on(device: &'static Device, weights: &Span, options: BlockOptions) -> Result<Self, Error> {
         device.run(|| {
             let workspace = Workspace::new(device, options.max_tokens)?;
             let scratch = Buffer::new(device, "scratch for x and output", options.max_tokens * D * size_of::<f32>())?;
@@ -111,7 +116,11 @@ impl Prepared {
                     if on_host { wait(stream) } else { Ok(()) }
                 })
             })
-            .inspect_err(|error| host::spoil(tokens, on_host, error))
+            .inspect_err(|error| {
+                if on_host {
+                    host::spoil(tokens, error);
+                }
+            })
     }
 
     /// The options that it was created with.

@@ -26,27 +26,34 @@ pub struct Solver {
 /// Runs the block once on the device that holds the buffers, or for buffers on the host on the current one.
 pub fn solve(driver: &'static Driver, tokens: &Tokens, weights: &Span) -> Result<(), Error> {
     let common = common_place(&[tokens.x, *weights, tokens.output])?;
-    let (device, on_host) = match common.place {
-        Place::Device(ordinal) | Place::Managed(ordinal) => (driver.device(ordinal)?, false),
+    match common.place {
+        Place::Device(ordinal) | Place::Managed(ordinal) => {
+            let device = driver.device(ordinal)?;
+            solve_in_place(device, tokens, weights)?;
+            if common.managed { device.run(|| wait(Stream::LEGACY)) } else { Ok(()) }
+        }
         Place::Host => {
             host::check(&tokens.x, "readable")?;
             host::check(weights, "readable")?;
             host::check(&tokens.output, "writable")?;
-            (driver.current_device()?, true)
+            solve_from_host(driver.current_device()?, tokens, weights).inspect_err(|error| host::spoil(tokens, error))
         }
-    };
-    device
-        .run(|| {
-            let mut solver = device.lock_solver();
-            solver.enqueue(device, tokens, weights, on_host)?;
-            if on_host {
-                // The scratch memory is in use until then, so the lock is held.
-                return wait(Stream::LEGACY);
-            }
-            drop(solver);
-            if common.managed { wait(Stream::LEGACY) } else { Ok(()) }
-        })
-        .inspect_err(|error| host::spoil(tokens, on_host, error))
+    }
+}
+
+/// Enqueues the block on memory that the device can use.
+pub fn solve_in_place(device: &'static Device, tokens: &Tokens, weights: &Span) -> Result<(), Error> {
+    device.run(|| device.lock_solver().enqueue(device, tokens, weights, false))
+}
+
+/// Copies, runs, copies back and waits.
+pub fn solve_from_host(device: &'static Device, tokens: &Tokens, weights: &Span) -> Result<(), Error> {
+    device.run(|| {
+        // The scratch memory is in use to the end, so the lock is held.
+        let mut solver = device.lock_solver();
+        solver.enqueue(device, tokens, weights, true)?;
+        wait(Stream::LEGACY)
+    })
 }
 
 impl Solver {

@@ -1,0 +1,116 @@
+//! Bad input that needs a GPU to exist: a status, a sentence, output as it was, and the next good call works.
+
+use std::ptr;
+
+use cudarc::driver::sys;
+use solve::dims::D;
+use solve::error::SolveStatus;
+use solve::ffi;
+use solve::weights::WEIGHTS_LEN;
+
+use super::api::{Block, message, options, raw_solve, solve};
+use super::common::{Random, weights};
+use super::rig::{Memory, ok};
+
+/// (x, output, weights, seq_len), the status, and words of the sentence.
+type Row = (&'static str, [usize; 3], i32, SolveStatus, &'static [&'static str]);
+
+fn freed() -> usize {
+    let mut address = 0;
+    // SAFETY: allocated and freed at once; only the number is used.
+    unsafe {
+        ok(sys::cuMemAlloc_v2(&mut address, 64 << 20));
+        ok(sys::cuMemFree_v2(address));
+    }
+    address as usize
+}
+
+pub fn solve_table() {
+    use SolveStatus::{BadPointer, InvalidArgument, Misaligned, MixedMemory, NullPointer, Overlap};
+    let rows = 8;
+    let host_x = Random::new(40).uniforms(rows * D);
+    let (x, output, w) = (Memory::of(&host_x), Memory::poisoned(rows * D), Memory::of(&weights(40)));
+    let short = ShortMemory::new();
+    let (a, b, c) = (x.address(), output.address(), w.address());
+    let good = [a, b, c];
+    let host = host_x.as_ptr().addr();
+    let table: &[Row] = &[
+        ("x null", [0, b, c], 8, NullPointer, &["x is null"]),
+        ("output null", [a, 0, c], 8, NullPointer, &["output is null"]),
+        ("weights null", [a, b, 0], 8, NullPointer, &["weights is null"]),
+        ("seq_len 0", good, 0, InvalidArgument, &["seq_len is 0", "1 or more"]),
+        ("seq_len negative", good, -5, InvalidArgument, &["seq_len is -5"]),
+        ("seq_len past the buffers", good, 1 << 20, InvalidArgument, &["x holds", "its shape needs 3221225472"]),
+        ("seq_len as large as it gets", good, i32::MAX, InvalidArgument, &["x holds"]),
+        ("x one byte off", [a + 1, b, c], 7, Misaligned, &["x is at", "multiple of 4"]),
+        ("output two bytes off", [a, b + 2, c], 7, Misaligned, &["output is at"]),
+        ("weights one byte off", [a, b, c + 1], 7, Misaligned, &["weights is at"]),
+        ("output over x", [a, a + 4, c], 7, Overlap, &["overlaps x"]),
+        ("output over weights", [a, c + 4096, c], 1, Overlap, &["overlaps weights"]),
+        ("x on the host", [host, b, c], 8, MixedMemory, &["x is on the host", "weights is on device 0"]),
+        ("output on the host", [a, host, c], 8, MixedMemory, &["output is on the host"]),
+        ("weights short", [a, b, short.0], 8, InvalidArgument, &["weights holds", "needs 28351488"]),
+        ("x foreign", [0x10, b, c], 8, MixedMemory, &["x is on the host"]),
+        ("all foreign", [0x1000, 0x100_0000, 0x2000_0000], 8, BadPointer, &["x at 0x1000 is not readable"]),
+        ("x freed", [freed(), b, c], 8, MixedMemory, &["x is on the host"]),
+    ];
+    for (name, [x, output_at, weights], seq_len, status, words) in table {
+        let (got, sentence) = raw_solve(*x, *output_at, *weights, *seq_len).expect_err(name);
+        assert_eq!(got, *status, "{name}: {sentence}");
+        for word in *words {
+            assert!(sentence.contains(word), "{name}: {word:?} is not in {sentence:?}");
+        }
+        assert!(output.read().iter().all(|value| value.to_bits() == u32::MAX), "{name}: output was touched");
+    }
+    assert!(x.read() == host_x, "x was touched");
+    solve(a, b, c, rows).expect("the next good call");
+    assert!(output.read().iter().all(|value| value.is_finite()));
+}
+
+/// One page of device memory: far too short for weights.
+struct ShortMemory(usize);
+
+impl ShortMemory {
+    fn new() -> Self {
+        let mut address = 0;
+        // SAFETY: writes one address.
+        unsafe { ok(sys::cuMemAlloc_v2(&mut address, 2 << 20)) };
+        Self(address as usize)
+    }
+}
+
+impl Drop for ShortMemory {
+    fn drop(&mut self) {
+        // SAFETY: allocated above.
+        unsafe { ok(sys::cuMemFree_v2(self.0 as u64)) };
+    }
+}
+
+pub fn handle_table() {
+    use SolveStatus::{BadHandle, InvalidArgument, NoDevice, NullPointer, OutOfMemory};
+    let (x, w) = (Memory::of(&Random::new(41).uniforms(D)), Memory::of(&weights(41)));
+    let create = |change: fn(&mut ffi::SolveOptions)| {
+        Block::create(w.address(), &options(change)).map(|_| ()).expect_err("a bad option")
+    };
+    assert_eq!(create(|o| o.max_tokens = i32::MAX).0, OutOfMemory);
+    assert!(message().contains("workspace needs"), "{}", message());
+    assert_eq!(create(|o| o.device = 4096).0, NoDevice);
+    assert_eq!(create(|o| o.device = -2).0, InvalidArgument);
+    assert_eq!(create(|o| o.size -= 1).0, InvalidArgument);
+    assert_eq!(create(|o| o.max_tokens = -1).0, InvalidArgument);
+
+    let block = Block::create(w.address(), &options(|o| o.max_tokens = 4)).expect("create");
+    assert_eq!(block.raw_forward(x.address(), x.address(), 1, 5), InvalidArgument);
+    assert_eq!(block.raw_forward(x.address(), x.address(), 0, 1), InvalidArgument);
+    assert_eq!(block.raw_forward(0, x.address(), 1, 1), NullPointer);
+    block.forward(&x, &x, 1, 1, ptr::null_mut()).expect("the next good call");
+
+    // SAFETY: any handle may be destroyed, also twice.
+    unsafe {
+        assert_eq!(ffi::solve_block_destroy(block.0), SolveStatus::Ok);
+        assert_eq!(ffi::solve_block_destroy(block.0), BadHandle);
+    }
+    assert_eq!(block.raw_forward(x.address(), x.address(), 1, 1), BadHandle);
+    solve(x.address(), x.address(), w.address(), 1).expect("the next good call");
+    assert_eq!(w.floats, WEIGHTS_LEN);
+}

@@ -1,0 +1,122 @@
+//! The whole block on every path against the CPU backend: sizes, batches, causal, bits, what is left untouched.
+
+use solve::cuda::arch::Arch;
+use solve::cuda::prepared::Prepared;
+use solve::cuda::solve::{solve_from_host, solve_in_place};
+use solve::dims::D;
+use solve::options::{BlockOptions, Stream};
+use solve::span::{Span, Tokens};
+use solve::weights::WEIGHTS_LEN;
+
+use super::common::{Random, check_block, reference, weights};
+use super::rig::{Kind, Memory, device};
+
+/// The challenge's sizes and the edges of the tiles.
+const SIZES: [usize; 17] = [1, 2, 4, 16, 17, 30, 63, 64, 65, 100, 128, 129, 256, 300, 515, 1024, 1100];
+
+fn tokens(x: &Memory, output: &Memory, batch: usize, seq_len: usize) -> Tokens {
+    Tokens::new(x.address(), output.address(), batch as i32, seq_len as i32).expect("good arguments")
+}
+
+fn weight_span(weights: &Memory) -> Span {
+    Span::weights(weights.address()).expect("good weights")
+}
+
+pub fn sizes(arch: Arch) {
+    let host_weights = weights(10);
+    let weights = Memory::of(&host_weights);
+    for seq_len in SIZES {
+        let host_x = Random::new(seq_len as u64).uniforms(seq_len * D);
+        let (x, output) = (Memory::of(&host_x), Memory::poisoned(seq_len * D));
+        let call = tokens(&x, &output, 1, seq_len);
+        solve_in_place(device(arch), &call, &weight_span(&weights)).expect("solve");
+        let got = output.read();
+        let wanted = reference(&host_x, &host_weights, 1, seq_len, false);
+        check_block(&got, &wanted, &format!("seq_len {seq_len}"));
+        output.check_guards();
+        assert!(x.read() == host_x, "x was changed at seq_len {seq_len}");
+
+        let again = Memory::poisoned(seq_len * D);
+        solve_in_place(device(arch), &tokens(&x, &again, 1, seq_len), &weight_span(&weights)).expect("solve");
+        assert!(again.read() == got, "other bits the second time at seq_len {seq_len}");
+        solve_in_place(device(arch), &tokens(&x, &x, 1, seq_len), &weight_span(&weights)).expect("solve");
+        assert!(x.read() == got, "other bits in place at seq_len {seq_len}");
+    }
+    assert!(weights.read() == host_weights, "the weights were changed");
+}
+
+/// x = 0, and rows that are all the same number: the variance is zero.
+pub fn flat_rows(arch: Arch) {
+    let host_weights = weights(11);
+    let weights = Memory::of(&host_weights);
+    for value in [0.0, 3.0] {
+        let host_x = vec![value; 4 * D];
+        let (x, output) = (Memory::of(&host_x), Memory::poisoned(4 * D));
+        solve_in_place(device(arch), &tokens(&x, &output, 1, 4), &weight_span(&weights)).expect("solve");
+        check_block(&output.read(), &reference(&host_x, &host_weights, 1, 4, false), &format!("x = {value}"));
+    }
+}
+
+/// Every 4-byte alignment of each buffer, in place and not.
+pub fn misaligned(arch: Arch) {
+    let (seq_len, host_weights) = (37, weights(12));
+    let host_x = Random::new(12).uniforms(seq_len * D);
+    let wanted = reference(&host_x, &host_weights, 1, seq_len, false);
+    for (x_off, output_off, weights_off) in [(4, 0, 0), (0, 8, 0), (0, 0, 12), (12, 4, 8), (8, 8, 4)] {
+        let weights = Memory::new(Kind::Device, WEIGHTS_LEN, weights_off).with(&host_weights);
+        let x = Memory::new(Kind::Device, seq_len * D, x_off).with(&host_x);
+        let output = Memory::new(Kind::Device, seq_len * D, output_off);
+        let what = format!("offsets {x_off}, {output_off}, {weights_off}");
+        solve_in_place(device(arch), &tokens(&x, &output, 1, seq_len), &weight_span(&weights)).expect(&what);
+        check_block(&output.read(), &wanted, &what);
+        output.check_guards();
+        solve_in_place(device(arch), &tokens(&x, &x, 1, seq_len), &weight_span(&weights)).expect(&what);
+        check_block(&x.read(), &wanted, &what);
+        x.check_guards();
+    }
+}
+
+pub fn from_host(arch: Arch) {
+    let (seq_len, host_weights) = (70, weights(13));
+    let host_x = Random::new(13).uniforms(seq_len * D);
+    let wanted = reference(&host_x, &host_weights, 1, seq_len, false);
+    let mut output = vec![f32::NAN; seq_len * D];
+    let call = Tokens::new(host_x.as_ptr().addr(), output.as_mut_ptr().expose_provenance(), 1, seq_len as i32);
+    let span = Span::weights(host_weights.as_ptr().expose_provenance()).expect("weights");
+    solve_from_host(device(arch), &call.expect("tokens"), &span).expect("solve");
+    check_block(&output, &wanted, "host memory");
+}
+
+/// Batches, causal or not, through a prepared block, whose rows must not see other sequences.
+pub fn prepared(arch: Arch) {
+    let host_weights = weights(14);
+    let weights = Memory::of(&host_weights);
+    for causal in [false, true] {
+        let options = BlockOptions { causal, max_tokens: 1100, ..BlockOptions::default() };
+        let block = Prepared::on(device(arch), &weight_span(&weights), options).expect("create");
+        for (batch, seq_len) in [(1, 1), (1, 65), (3, 33), (2, 128), (7, 130), (1, 1024)] {
+            let host_x = Random::new((batch * seq_len) as u64).uniforms(batch * seq_len * D);
+            let (x, output) = (Memory::of(&host_x), Memory::poisoned(host_x.len()));
+            block.forward(&tokens(&x, &output, batch, seq_len), Stream::LEGACY).expect("forward");
+            let wanted = reference(&host_x, &host_weights, batch, seq_len, causal);
+            check_block(&output.read(), &wanted, &format!("causal {causal}, {batch} sequences of {seq_len}"));
+            output.check_guards();
+        }
+    }
+}
+
+/// Seq_len far past every tile, for which the CPU is too slow: the same tokens over and over have the same result as once.
+pub fn long_sequence(arch: Arch) {
+    const PERIOD: usize = 64;
+    const SEQ_LEN: usize = 131_072;
+    let host_weights = weights(15);
+    let weights = Memory::of(&host_weights);
+    let period = Random::new(15).uniforms(PERIOD * D);
+    let x = Memory::of(&period.repeat(SEQ_LEN / PERIOD));
+    solve_in_place(device(arch), &tokens(&x, &x, 1, SEQ_LEN), &weight_span(&weights)).expect("solve");
+    let got = x.read();
+    let wanted = reference(&period, &host_weights, 1, PERIOD, false);
+    for (index, rows) in got.chunks(PERIOD * D).enumerate() {
+        check_block(rows, &wanted, &format!("repetition {index} of {PERIOD} tokens"));
+    }
+}

@@ -1,0 +1,241 @@
+//! `solve()` and the handle through the C functions: memory kinds, contexts, order, threads, graphs, and what a warm call does not do.
+
+use std::ptr;
+use std::thread;
+
+use cudarc::driver::sys;
+use solve::cuda::memory::allocations;
+use solve::cuda::workspace::Workspace;
+use solve::dims::D;
+use solve::error::SolveStatus;
+use solve::weights::WEIGHTS_LEN;
+
+use super::api::{Block, message, options, solve};
+use super::common::{Random, check_block, reference, weights};
+use super::rig::{Kind, Memory, OwnStream, enter, free_bytes, ok};
+
+/// Device, managed, pinned and pageable memory give the same result, and the host sees it on return where it can look.
+pub fn memory_kinds() {
+    let (seq_len, host_weights) = (50, weights(20));
+    let host_x = Random::new(20).uniforms(seq_len * D);
+    let wanted = reference(&host_x, &host_weights, 1, seq_len, false);
+    for kind in [Kind::Device, Kind::Managed, Kind::Pinned] {
+        let x = Memory::new(kind, host_x.len(), 0).with(&host_x);
+        let weights = Memory::new(kind, WEIGHTS_LEN, 0).with(&host_weights);
+        let output = Memory::new(kind, host_x.len(), 0);
+        solve(x.address(), output.address(), weights.address(), seq_len).expect("solve");
+        if kind == Kind::Device {
+            check_block(&output.read(), &wanted, "device memory");
+        } else {
+            // SAFETY: the host may look at this memory, and solve has returned.
+            let seen = unsafe { std::slice::from_raw_parts(output.address() as *const f32, host_x.len()) };
+            check_block(seen, &wanted, &format!("{kind:?} memory"));
+        }
+        output.check_guards();
+    }
+    let mut output = vec![f32::NAN; host_x.len()];
+    let addresses = [host_x.as_ptr().addr(), output.as_mut_ptr().addr(), host_weights.as_ptr().addr()];
+    solve(addresses[0], addresses[1], addresses[2], seq_len).expect("solve");
+    check_block(&output, &wanted, "pageable memory");
+}
+
+/// Managed memory beside device memory is served in place.
+pub fn managed_beside_device() {
+    let (seq_len, host_weights) = (9, weights(21));
+    let host_x = Random::new(21).uniforms(seq_len * D);
+    let x = Memory::new(Kind::Managed, host_x.len(), 0).with(&host_x);
+    let (weights, output) = (Memory::of(&host_weights), Memory::new(Kind::Managed, host_x.len(), 0));
+    solve(x.address(), output.address(), weights.address(), seq_len).expect("solve");
+    check_block(&output.read(), &reference(&host_x, &host_weights, 1, seq_len, false), "managed beside device");
+}
+
+/// A thread's own context, or none at all, is what it was before the call.
+pub fn context_is_restored() {
+    let host_weights = weights(22);
+    let (weights, x) = (Memory::of(&host_weights), Memory::of(&Random::new(22).uniforms(D)));
+    let addresses = (x.address(), weights.address());
+    thread::spawn(move || {
+        let mut context = ptr::null_mut();
+        // SAFETY: one context, made and destroyed here.
+        unsafe {
+            ok(sys::cuCtxGetCurrent(&mut context));
+            assert!(context.is_null(), "a new thread has no context");
+            solve(addresses.0, addresses.0, addresses.1, 1).expect("without a context");
+            ok(sys::cuCtxGetCurrent(&mut context));
+            assert!(context.is_null(), "solve left a context behind");
+
+            let (mut own, mut after) = (ptr::null_mut(), ptr::null_mut());
+            ok(sys::cuCtxCreate_v2(&mut own, 0, 0));
+            solve(addresses.0, addresses.0, addresses.1, 1).expect("under another context");
+            ok(sys::cuCtxGetCurrent(&mut after));
+            assert_eq!(own, after, "solve changed the context");
+            ok(sys::cuCtxDestroy_v2(own));
+        }
+    })
+    .join()
+    .expect("the thread");
+}
+
+/// Calls and copies enqueued one after the other without waiting happen in that order, and weights rewritten in place are seen.
+pub fn order() {
+    let (seq_len, first, second) = (256, weights(23), weights(24));
+    let host_x = Random::new(23).uniforms(seq_len * D);
+    let (x, weights) = (Memory::of(&host_x), Memory::of(&first));
+    let (second_there, out_1, out_2) =
+        (Memory::of(&second), Memory::poisoned(host_x.len()), Memory::poisoned(host_x.len()));
+    let bytes = 4 * WEIGHTS_LEN;
+    solve(x.address(), out_1.address(), weights.address(), seq_len).expect("first");
+    // SAFETY: whole buffers, on the legacy stream.
+    unsafe { ok(sys::cuMemcpyDtoDAsync_v2(weights.at(), second_there.at(), bytes, ptr::without_provenance_mut(1))) };
+    solve(x.address(), out_2.address(), weights.address(), seq_len).expect("second");
+    check_block(&out_1.read(), &reference(&host_x, &first, 1, seq_len, false), "with the first weights");
+    check_block(&out_2.read(), &reference(&host_x, &second, 1, seq_len, false), "with the second weights");
+}
+
+/// Eight threads on their own data get what they would get alone.
+pub fn threads() {
+    let host_weights = weights(25);
+    let weights = Memory::of(&host_weights);
+    let weights_at = weights.address();
+    thread::scope(|scope| {
+        for index in 0..8usize {
+            scope.spawn(move || {
+                enter(0);
+                let seq_len = [1, 30, 64, 100, 128, 200, 256, 333][index];
+                let host_x = Random::new(index as u64).uniforms(seq_len * D);
+                let (x, output) = (Memory::of(&host_x), Memory::poisoned(host_x.len()));
+                solve(x.address(), output.address(), weights_at, seq_len).expect("alone or not");
+                let first = output.read();
+                for _ in 0..40 {
+                    output.write(&vec![f32::NAN; host_x.len()]);
+                    solve(x.address(), output.address(), weights_at, seq_len).expect("solve");
+                    assert!(output.read() == first, "thread {index} got something else");
+                }
+            });
+        }
+    });
+}
+
+/// A warm call allocates nothing, and the workspace stays in its bounds.
+pub fn warm_calls_allocate_nothing() {
+    let (seq_len, host_weights) = (2048, weights(26));
+    let (weights, x) = (Memory::of(&host_weights), Memory::of(&Random::new(26).uniforms(seq_len * D)));
+    let output = Memory::poisoned(seq_len * D);
+    let call = |seq_len| solve(x.address(), output.address(), weights.address(), seq_len).expect("solve");
+    call(1);
+    let small = free_bytes();
+    call(seq_len);
+    let (free, count) = (free_bytes(), allocations());
+    assert!(small - free.min(small) <= Workspace::bytes(seq_len) + (4 << 20), "{} bytes more", small - free);
+    for _ in 0..20 {
+        call(seq_len);
+        call(77);
+    }
+    assert_eq!((free_bytes(), allocations()), (free, count));
+
+    let block = Block::create(weights.address(), &options(|o| o.max_tokens = 512)).expect("create");
+    block.forward(&x, &output, 1, 512, ptr::null_mut()).expect("forward");
+    let (free, count) = (free_bytes(), allocations());
+    for seq_len in [1, 512, 100] {
+        block.forward(&x, &output, 1, seq_len, ptr::null_mut()).expect("forward");
+    }
+    assert_eq!((free_bytes(), allocations()), (free, count));
+    drop(block);
+    assert!(free_bytes() > free, "destroy frees");
+}
+
+/// The handle on the caller's streams: calls on several of them run in order; update takes its place among them.
+pub fn handle_streams() {
+    let (seq_len, first, second) = (700, weights(27), weights(28));
+    let host_x = Random::new(27).uniforms(seq_len * D);
+    let (x, second_there) = (Memory::of(&host_x), Memory::of(&second));
+    let block = Block::create(first.as_ptr().addr(), &options(|_| {})).expect("create from host weights");
+    let streams = [OwnStream::new(), OwnStream::new(), OwnStream::new()];
+    let before: Vec<Memory> = streams.iter().map(|_| Memory::poisoned(host_x.len())).collect();
+    let after: Vec<Memory> = streams.iter().map(|_| Memory::poisoned(host_x.len())).collect();
+    for (stream, output) in streams.iter().zip(&before) {
+        block.forward(&x, output, 1, seq_len, stream.0).expect("forward");
+    }
+    block.update(second_there.address(), streams[1].0).expect("update");
+    for (stream, output) in streams.iter().zip(&after) {
+        block.forward(&x, output, 1, seq_len, stream.0).expect("forward");
+    }
+    let wanted = [&first, &second].map(|weights| reference(&host_x, weights, 1, seq_len, false));
+    for (outputs, wanted) in [before, after].iter().zip(&wanted) {
+        for output in outputs {
+            check_block(&output.read(), wanted, "forward on one of three streams");
+        }
+    }
+}
+
+/// A forward captured into a graph gives, launched again and again, the bits of a direct call on what the buffers then hold.
+pub fn graph_capture() {
+    let (seq_len, host_weights) = (130, weights(29));
+    let inputs = [1u64, 2].map(|seed| Random::new(seed).uniforms(seq_len * D));
+    let (x, direct, captured) = (Memory::of(&inputs[0]), Memory::poisoned(seq_len * D), Memory::poisoned(seq_len * D));
+    let block = Block::create(host_weights.as_ptr().addr(), &options(|o| o.causal = 1)).expect("create");
+    let stream = OwnStream::new();
+    let (mut graph, mut executable) = (ptr::null_mut(), ptr::null_mut());
+    // SAFETY: one capture on one stream of this thread.
+    unsafe {
+        let mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_GLOBAL;
+        ok(sys::cuStreamBeginCapture_v2(stream.0, mode));
+        block.forward(&x, &captured, 1, seq_len, stream.0).expect("capture");
+        ok(sys::cuStreamEndCapture(stream.0, &mut graph));
+        ok(sys::cuGraphInstantiateWithFlags(&mut executable, graph, 0));
+    }
+    for input in &inputs {
+        x.write(input);
+        block.forward(&x, &direct, 1, seq_len, ptr::null_mut()).expect("direct");
+        let wanted = direct.read();
+        // SAFETY: the graph's buffers live.
+        unsafe {
+            ok(sys::cuGraphLaunch(executable, stream.0));
+            ok(sys::cuStreamSynchronize(stream.0));
+        }
+        assert!(captured.read() == wanted, "the graph gives other bits");
+    }
+    // SAFETY: not used any more.
+    unsafe {
+        ok(sys::cuGraphExecDestroy(executable));
+        ok(sys::cuGraphDestroy(graph));
+    }
+}
+
+/// The handle serves host memory too, and waits for it.
+pub fn handle_on_host_memory() {
+    let (batch, seq_len, host_weights) = (2, 40, weights(30));
+    let host_x = Random::new(30).uniforms(batch * seq_len * D);
+    let block = Block::create(host_weights.as_ptr().addr(), &options(|_| {})).expect("create");
+    let mut output = vec![f32::NAN; host_x.len()];
+    let status = block.raw_forward(host_x.as_ptr().addr(), output.as_mut_ptr().addr(), batch, seq_len);
+    assert_eq!(status, SolveStatus::Ok, "{}", message());
+    check_block(&output, &reference(&host_x, &host_weights, batch, seq_len, false), "host memory");
+}
+
+/// A second GPU serves its own memory while the first is current; a block refuses memory of another GPU.
+pub fn second_device() {
+    let (seq_len, host_weights) = (33, weights(31));
+    let host_x = Random::new(31).uniforms(seq_len * D);
+    let first = Memory::of(&host_x);
+    enter(1);
+    let (x, weights) = (Memory::of(&host_x), Memory::of(&host_weights));
+    let output = Memory::poisoned(host_x.len());
+    let context = enter(0);
+    solve(x.address(), output.address(), weights.address(), seq_len).expect("solve on the second device");
+    let block = Block::create(weights.address(), &options(|_| {})).expect("create on the second device");
+    assert_eq!(block.raw_forward(first.address(), first.address(), 1, 1), SolveStatus::MixedMemory);
+    assert_eq!(message(), "x is on device 0, but the block is on device 1");
+    assert!(solve(x.address(), first.address(), weights.address(), 1).is_err(), "two devices in one call");
+    block.forward(&x, &x, 1, seq_len, ptr::null_mut()).expect("forward on the second device");
+    let mut now = ptr::null_mut();
+    // SAFETY: writes one pointer.
+    unsafe { ok(sys::cuCtxGetCurrent(&mut now)) };
+    assert_eq!(now, context, "the first device's context is still current");
+    enter(1);
+    let wanted = reference(&host_x, &host_weights, 1, seq_len, false);
+    check_block(&output.read(), &wanted, "solve on the second device");
+    check_block(&x.read(), &wanted, "forward on the second device");
+    drop((x, weights, output, block));
+    enter(0);
+}

@@ -1,0 +1,88 @@
+//! Everything that needs a GPU. Runs on a host that has only a driver; without a GPU each test says why it is skipped.
+
+#[path = "../common/api.rs"]
+mod api;
+mod bad_input;
+mod block;
+mod calls;
+#[path = "../common/mod.rs"]
+mod common;
+mod processes;
+mod rig;
+mod stages;
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use solve::cuda::arch::Arch;
+use solve::cuda::driver::Driver;
+use solve::cuda::plan::Gemm;
+
+fn main() -> std::process::ExitCode {
+    if processes::child() {
+        return std::process::ExitCode::SUCCESS;
+    }
+    let mut arguments = Arguments::from_args();
+    // They share the GPU, and some look at its free memory.
+    arguments.test_threads = Some(1);
+
+    let mut trials = Vec::new();
+    for arch in Arch::ALL {
+        let mut push = |name: &str, test: fn(Arch)| {
+            let why_not = move || {
+                let missing = !rig::archs().contains(&arch);
+                missing.then(|| format!("this GPU or build has no {}", arch.name()))
+            };
+            trials.push(trial(format!("{}::{name}", arch.name()), why_not, move || test(arch)));
+        };
+        push("stage::cast_and_layernorm", stages::cast_and_layernorm);
+        push("stage::layernorm", stages::layernorm);
+        push("stage::gemm_qkv", |arch| stages::gemm(arch, Gemm::Qkv));
+        push("stage::gemm_attn_proj", |arch| stages::gemm(arch, Gemm::AttnProj));
+        push("stage::gemm_fc", |arch| stages::gemm(arch, Gemm::Fc));
+        push("stage::gemm_proj", |arch| stages::gemm(arch, Gemm::Proj));
+        push("stage::attention", |arch| stages::attention(arch, false));
+        push("stage::attention_causal", |arch| stages::attention(arch, true));
+        push("stage::no_local_memory", stages::no_local_memory);
+        push("block::sizes", block::sizes);
+        push("block::flat_rows", block::flat_rows);
+        push("block::misaligned", block::misaligned);
+        push("block::from_host", block::from_host);
+        push("block::prepared", block::prepared);
+        push("block::long_sequence", block::long_sequence);
+    }
+    let plain: [(&str, fn()); 14] = [
+        ("calls::memory_kinds", calls::memory_kinds),
+        ("calls::managed_beside_device", calls::managed_beside_device),
+        ("calls::context_is_restored", calls::context_is_restored),
+        ("calls::order", calls::order),
+        ("calls::threads", calls::threads),
+        ("calls::warm_calls_allocate_nothing", calls::warm_calls_allocate_nothing),
+        ("calls::handle_streams", calls::handle_streams),
+        ("calls::graph_capture", calls::graph_capture),
+        ("calls::handle_on_host_memory", calls::handle_on_host_memory),
+        ("bad_input::solve_table", bad_input::solve_table),
+        ("bad_input::handle_table", bad_input::handle_table),
+        ("processes::first_call", processes::first_call),
+        ("processes::chosen_path", processes::chosen_path),
+        ("processes::fault", processes::fault),
+    ];
+    trials.extend(plain.into_iter().map(|(name, test)| trial(name.into(), || None, test)));
+    let one_gpu = || (rig::driver().map_or(0, Driver::count) < 2).then(|| "this machine has one GPU".into());
+    trials.push(trial("calls::second_device".into(), one_gpu, calls::second_device));
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// A test, or the reason that there is none here.
+fn trial(
+    name: String,
+    why_not: impl FnOnce() -> Option<String> + Send + 'static,
+    test: impl FnOnce() + Send + 'static,
+) -> Trial {
+    Trial::ignorable_test(name, move || -> Result<Completion, Failed> {
+        if let Some(reason) = rig::driver().err().or_else(why_not) {
+            return Ok(Completion::ignored_with(format!("skipped: {reason}")));
+        }
+        rig::enter(0);
+        test();
+        Ok(Completion::Completed)
+    })
+}

@@ -1,0 +1,115 @@
+//! What only a fresh process can show: this program runs itself again with one task.
+
+use std::env;
+use std::process::Command;
+use std::time::Instant;
+
+use cudarc::driver::sys;
+use solve::cuda::arch::Arch;
+use solve::cuda::driver::Driver;
+use solve::cuda::launch::launch;
+use solve::cuda::plan::{self, Shape};
+use solve::dims::D;
+use solve::error::SolveStatus;
+use solve::options::Stream;
+
+use super::api::{message, solve};
+use super::common::{Random, check_block, reference, weights};
+use super::rig::{Memory, enter, ok};
+
+const TASK: &str = "SOLVE_TEST_TASK";
+
+/// In the child: does the task and says that a child was what this is.
+pub fn child() -> bool {
+    let Ok(task) = env::var(TASK) else { return false };
+    // SAFETY: no arguments to get wrong.
+    unsafe { ok(sys::cuInit(0)) };
+    enter(0);
+    match task.as_str() {
+        "first_call" => first_call_here(),
+        "chosen_path" => chosen_path_here(),
+        "fault" => fault_here(),
+        _ => panic!("unknown task {task}"),
+    }
+    true
+}
+
+fn run(task: &str, variables: &[(&str, &str)]) -> String {
+    let program = env::current_exe().expect("this program has a path");
+    let output = Command::new(program).env(TASK, task).envs(variables.iter().copied()).output().expect("it runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{task}: {text}");
+    text
+}
+
+/// The first call of a process that already uses the GPU, module load included.
+pub fn first_call() {
+    let seconds: f64 = run("first_call", &[]).trim().parse().expect("seconds");
+    assert!(seconds < 0.5, "the first call took {seconds} s");
+}
+
+fn first_call_here() {
+    let (x, weights) = (Memory::of(&Random::new(50).uniforms(D)), Memory::of(&weights(50)));
+    let start = Instant::now();
+    solve(x.address(), x.address(), weights.address(), 1).expect("solve");
+    // SAFETY: no arguments to get wrong.
+    unsafe { ok(sys::cuCtxSynchronize()) };
+    println!("{:.3}", start.elapsed().as_secs_f64());
+}
+
+/// `SOLVE_ARCH` picks the path, and a name that is none is an error.
+pub fn chosen_path() {
+    for arch in super::rig::archs() {
+        assert!(run("chosen_path", &[("SOLVE_ARCH", arch.name())]).contains(arch.name()));
+    }
+    assert!(run("chosen_path", &[("SOLVE_ARCH", "sm42")]).contains("SOLVE_ARCH is \"sm42\", expected"));
+}
+
+fn chosen_path_here() {
+    let host_x = Random::new(51).uniforms(100 * D);
+    let host_weights = weights(51);
+    let (x, weights) = (Memory::of(&host_x), Memory::of(&host_weights));
+    match solve(x.address(), x.address(), weights.address(), 100) {
+        Ok(()) => {
+            check_block(&x.read(), &reference(&host_x, &host_weights, 1, 100, false), "the chosen path");
+            let device = Driver::get().and_then(|driver| driver.device(0)).expect("the device that served");
+            println!("{}", device.arch.name());
+        }
+        Err((_, sentence)) => println!("{sentence}"),
+    }
+}
+
+/// After a fault on the device every call says so, and host output is NaN.
+pub fn fault() {
+    run("fault", &[]);
+}
+
+fn fault_here() {
+    let device = Driver::get().and_then(|driver| driver.device(0)).expect("the device");
+    let host_weights = weights(52);
+    let mut output = vec![0.0f32; D];
+    let host_x = Random::new(52).uniforms(D);
+    let call = |output: &mut Vec<f32>| {
+        solve(host_x.as_ptr().addr(), output.as_mut_ptr().addr(), host_weights.as_ptr().addr(), 1)
+    };
+    call(&mut output).expect("before the fault");
+    assert!(output.iter().all(|value| value.is_finite()));
+
+    let shape = Shape { batch: 1, seq_len: 64, causal: false, prepared: true };
+    let arch = if device.arch == Arch::Sm75 { Arch::Sm75 } else { Arch::Sm80 };
+    let plan = plan::forward(arch, device.sms, shape);
+    // SAFETY: reads an address that nobody has, which is the point.
+    let launched = device.run(|| unsafe {
+        launch(device.kernels.get(plan[0].kernel), &plan[0], &[64, 64, 64, 64, 64], Stream::LEGACY)?;
+        solve::cuda::memory::wait(Stream::LEGACY)
+    });
+    assert_eq!(launched.expect_err("a fault").status(), SolveStatus::Driver);
+    for _ in 0..2 {
+        let (status, sentence) = call(&mut output).expect_err("the device is lost");
+        assert_eq!(status, SolveStatus::Driver);
+        assert!(sentence.contains("ILLEGAL_ADDRESS"), "{sentence}");
+        assert!(output.iter().all(|value| value.is_nan()), "host output after a fault is NaN");
+        output.fill(0.0);
+    }
+    assert!(message().starts_with("device 0 is lost"), "{}", message());
+}

@@ -1,0 +1,220 @@
+//! A test's own device memory and streams, straight on the driver API.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::OnceLock;
+
+use cudarc::driver::sys::{self, CUresult};
+use solve::cuda::arch::Arch;
+use solve::cuda::device::Device;
+use solve::cuda::driver::Driver;
+
+pub fn ok(result: CUresult) {
+    assert_eq!(result, CUresult::CUDA_SUCCESS);
+}
+
+/// Why there is nothing to test on, or the driver.
+pub fn driver() -> Result<&'static Driver, String> {
+    Driver::get().map_err(|error| error.to_string())
+}
+
+/// Makes the device's primary context current in this thread, as a program that uses the runtime API has it.
+pub fn enter(ordinal: i32) -> sys::CUcontext {
+    let mut context = ptr::null_mut();
+    // SAFETY: writes one pointer; the context stays retained.
+    unsafe {
+        ok(sys::cuDevicePrimaryCtxRetain(&mut context, ordinal));
+        ok(sys::cuCtxSetCurrent(context));
+    }
+    context
+}
+
+/// The first GPU on one path, opened once.
+pub fn device(arch: Arch) -> &'static Device {
+    static DEVICES: [OnceLock<&'static Device>; 3] = [const { OnceLock::new() }; 3];
+    DEVICES[arch as usize].get_or_init(|| {
+        let device = Device::open(0, Some(arch)).unwrap_or_else(|error| panic!("{}: {error}", arch.name()));
+        Box::leak(Box::new(device))
+    })
+}
+
+/// The paths that the first GPU can run.
+pub fn archs() -> Vec<Arch> {
+    let capability = Device::capability_of(0).expect("the device tells its capability");
+    Arch::ALL.into_iter().filter(|arch| arch.runs_on(capability)).collect()
+}
+
+/// What memory a test's buffer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Device,
+    Managed,
+    Pinned,
+}
+
+/// Memory between two guard zones, all of it NaN until written.
+pub struct Memory {
+    base: u64,
+    kind: Kind,
+    offset: usize,
+    pub floats: usize,
+}
+
+/// Floats of each guard zone; a multiple of every alignment that matters.
+const GUARD: usize = 1024;
+const POISON: u8 = 0xff;
+
+impl Memory {
+    pub fn poisoned(floats: usize) -> Self {
+        Self::new(Kind::Device, floats, 0)
+    }
+
+    pub fn of(values: &[f32]) -> Self {
+        Self::poisoned(values.len()).with(values)
+    }
+
+    /// `offset` bytes off a 256-byte boundary.
+    pub fn new(kind: Kind, floats: usize, offset: usize) -> Self {
+        let bytes = 4 * (floats + 2 * GUARD) + offset;
+        let mut base = 0;
+        let mut host: *mut c_void = ptr::null_mut();
+        // SAFETY: fresh memory of the size that is then filled.
+        unsafe {
+            match kind {
+                Kind::Device => ok(sys::cuMemAlloc_v2(&mut base, bytes)),
+                Kind::Managed => ok(sys::cuMemAllocManaged(&mut base, bytes, 1)),
+                Kind::Pinned => {
+                    ok(sys::cuMemAllocHost_v2(&mut host, bytes));
+                    base = host.addr() as u64;
+                }
+            }
+            match kind {
+                Kind::Pinned => host.cast::<u8>().write_bytes(POISON, bytes),
+                _ => ok(sys::cuMemsetD8_v2(base, POISON, bytes)),
+            }
+            ok(sys::cuCtxSynchronize());
+        }
+        Self { base, kind, offset, floats }
+    }
+
+    pub fn address(&self) -> usize {
+        self.base as usize + 4 * GUARD + self.offset
+    }
+
+    pub fn at(&self) -> u64 {
+        self.address() as u64
+    }
+
+    pub fn with(self, values: &[f32]) -> Self {
+        self.write(values);
+        self
+    }
+
+    pub fn write(&self, values: &[f32]) {
+        assert!(values.len() <= self.floats);
+        // SAFETY: inside the allocation.
+        unsafe { ok(sys::cuMemcpy(self.at(), values.as_ptr().addr() as u64, size_of_val(values))) };
+    }
+
+    /// The content, after everything enqueued has run.
+    pub fn read(&self) -> Vec<f32> {
+        let mut values = vec![0.0f32; self.floats];
+        self.copy_to(self.at(), &mut values);
+        values
+    }
+
+    /// The content as fp16, widened: two in the place of each float.
+    pub fn read_half(&self, count: usize) -> Vec<f32> {
+        let floats = self.read();
+        let halves = floats.iter().flat_map(|float| {
+            let bits = float.to_bits();
+            [bits as u16, (bits >> 16) as u16]
+        });
+        halves.take(count).map(|bits| half::f16::from_bits(bits).to_f32()).collect()
+    }
+
+    /// Fails if anything outside the buffer was written.
+    pub fn check_guards(&self) {
+        let mut zone = vec![0.0f32; GUARD];
+        for start in [self.base + self.offset as u64, self.at() + 4 * self.floats as u64] {
+            self.copy_to(start, &mut zone);
+            assert!(zone.iter().all(|value| value.to_bits() == u32::MAX), "written outside the buffer");
+        }
+    }
+
+    fn copy_to(&self, from: u64, values: &mut [f32]) {
+        // SAFETY: inside the allocation.
+        unsafe {
+            ok(sys::cuCtxSynchronize());
+            ok(sys::cuMemcpy(values.as_mut_ptr().addr() as u64, from, size_of_val(values)));
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new`.
+        unsafe {
+            match self.kind {
+                Kind::Pinned => sys::cuMemFreeHost(ptr::with_exposed_provenance_mut(self.base as usize)),
+                _ => sys::cuMemFree_v2(self.base),
+            };
+        }
+    }
+}
+
+/// Values as the kernels see them: rounded to fp16.
+pub fn rounded(values: &[f32]) -> Vec<f32> {
+    values.iter().map(|value| half::f16::from_f32(*value).to_f32()).collect()
+}
+
+/// Values as fp16, two in the place of each float.
+pub fn halves(values: &[f32]) -> Memory {
+    let bits: Vec<u32> = values.iter().map(|value| u32::from(half::f16::from_f32(*value).to_bits())).collect();
+    let floats: Vec<f32> = bits.chunks(2).map(|pair| f32::from_bits(pair[0] | pair[1] << 16)).collect();
+    Memory::of(&floats)
+}
+
+/// Free memory of the current device.
+pub fn free_bytes() -> usize {
+    let (mut free, mut total) = (0, 0);
+    // SAFETY: writes two numbers.
+    unsafe { ok(sys::cuMemGetInfo_v2(&mut free, &mut total)) };
+    free
+}
+
+/// A stream that does not wait for the legacy one.
+pub struct OwnStream(pub sys::CUstream);
+
+impl OwnStream {
+    pub fn new() -> Self {
+        let mut stream = ptr::null_mut();
+        // SAFETY: writes one pointer.
+        unsafe { ok(sys::cuStreamCreate(&mut stream, 1)) };
+        Self(stream)
+    }
+}
+
+impl Drop for OwnStream {
+    fn drop(&mut self) {
+        // SAFETY: created above.
+        unsafe { sys::cuStreamDestroy_v2(self.0) };
+    }
+}
+
+/// The handle on this memory.
+impl super::api::Block {
+    pub fn forward(
+        &self,
+        x: &Memory,
+        output: &Memory,
+        batch: usize,
+        seq_len: usize,
+        stream: sys::CUstream,
+    ) -> Result<(), String> {
+        match self.call(x.address(), output.address(), batch, seq_len, stream.cast()) {
+            solve::error::SolveStatus::Ok => Ok(()),
+            status => Err(format!("{status:?}: {}", super::api::message())),
+        }
+    }
+}
