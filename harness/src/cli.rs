@@ -24,6 +24,8 @@ pub enum Command {
     Run(Box<Run>),
     /// Write the README's table from a record
     Readme(Readme),
+    /// Print the build id of the source tree
+    BuildId,
 }
 
 /// Which weights timed calls get.

@@ -12,9 +12,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use crate::dims::{
-    B_ATTN, B_PROJ, BETA1, BETA2, D, FFN, GAMMA1, GAMMA2, Param, W_ATTN, W_FC, W_PROJ, W_QKV,
-};
+use crate::dims::{B_ATTN, B_PROJ, BETA1, BETA2, D, FFN, GAMMA1, GAMMA2, Param, W_ATTN, W_FC, W_PROJ, W_QKV};
 use crate::oracle::{self, Expected, Rounding};
 use crate::rng::Stream;
 
@@ -129,10 +127,7 @@ impl Tweak {
     fn exact(&self, now: &[f32], before: &[f32], features: &[u32], hidden: &[f64]) -> f64 {
         let old = features[self.column] as usize;
         let change = |new: usize, old: usize| f64::from(now[new]) - f64::from(before[old]);
-        let weight = change(
-            W_PROJ.offset + self.hidden * D + self.column,
-            W_PROJ.offset + self.hidden * D + old,
-        );
+        let weight = change(W_PROJ.offset + self.hidden * D + self.column, W_PROJ.offset + self.hidden * D + old);
         weight * hidden[self.hidden] + change(B_PROJ.offset + self.column, B_PROJ.offset + old)
     }
 }

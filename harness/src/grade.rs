@@ -97,6 +97,11 @@ pub fn grade(lib: &Path, name: &str, plan: &Plan, bank: &mut Bank, ui: &mut Ui) 
     report
 }
 
+/// The grade of a candidate that never got as far as being called.
+pub fn failed(lib: &Path, name: &str, plan: &Plan, failure: Failure) -> Candidate {
+    Candidate { verdict: verdict(failure), ..blank(lib, name, plan) }
+}
+
 fn verdict(failure: Failure) -> Verdict {
     let exit_code = failure.reason.code();
     Verdict { reason: failure.reason, exit_code, message: failure.message, reproduce: None }

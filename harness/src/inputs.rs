@@ -1,6 +1,8 @@
 //! Random inputs of a given flavour: the public challenge's distribution and the harder ones.
 
-use crate::dims::{B_ATTN, B_FC, B_PROJ, B_QKV, BETA1, BETA2, D, FFN, GAMMA1, GAMMA2, W_ATTN, W_FC, W_PROJ, W_QKV, WEIGHTS};
+use crate::dims::{
+    B_ATTN, B_FC, B_PROJ, B_QKV, BETA1, BETA2, D, FFN, GAMMA1, GAMMA2, W_ATTN, W_FC, W_PROJ, W_QKV, WEIGHTS,
+};
 use crate::oracle::{self, Rounding};
 use crate::rng::Stream;
 

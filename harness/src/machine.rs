@@ -53,7 +53,8 @@ impl Machine {
 /// The kernel module's version, such as 580.159.04.
 fn kernel_driver() -> String {
     let text = std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
-    let version = text.split_whitespace().find(|word| word.split('.').count() >= 2 && word.starts_with(char::is_numeric));
+    let version =
+        text.split_whitespace().find(|word| word.split('.').count() >= 2 && word.starts_with(char::is_numeric));
     version.unwrap_or("unknown").to_string()
 }
 

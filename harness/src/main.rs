@@ -9,6 +9,7 @@ mod cases;
 mod check;
 mod child;
 mod cli;
+mod compiler;
 mod content;
 mod dims;
 mod floor;
@@ -20,7 +21,9 @@ mod memory;
 mod oracle;
 mod precision;
 mod protocol;
+mod readme;
 mod reason;
+mod record;
 mod report;
 mod rig;
 mod rng;
@@ -29,6 +32,7 @@ mod session;
 mod stats;
 mod timing;
 mod traps;
+mod tree;
 mod ui;
 
 use std::process::ExitCode;
@@ -45,7 +49,8 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         None => run::run(&cli.run),
         Some(Command::Run(args)) => run::run(&args),
-        Some(Command::Readme(_)) => Ok(reason::Reason::Pass),
+        Some(Command::Readme(args)) => readme::update(&args.record, &args.readme, args.check),
+        Some(Command::BuildId) => build_id(),
     };
     match outcome {
         Ok(reason) => ExitCode::from(reason.code()),
@@ -54,4 +59,12 @@ fn main() -> ExitCode {
             ExitCode::from(failure.reason.code())
         }
     }
+}
+
+/// Prints the build id that a library of this tree has.
+fn build_id() -> Result<reason::Reason, reason::Failure> {
+    let id = tree::expected_build_id()
+        .ok_or_else(|| reason::Failure::new(reason::Reason::Usage, "no source tree above this executable"))?;
+    println!("{id}");
+    Ok(reason::Reason::Pass)
 }

@@ -19,7 +19,7 @@ fn words(error: f64, formats: &[(&str, f64)]) -> String {
     let nearest = formats.iter().min_by(|a, b| distance(a.1).total_cmp(&distance(b.1)));
     let Some(&(name, reference)) = nearest else { return "unknown".into() };
     let ratio = error / reference;
-    if name == "fp32" && ratio < 30.0 {
+    if name == "fp32" {
         return format!("behaves like fp32 (relative error of output - x: {error:.1e})");
     }
     format!("behaves like {name} operands (relative error of output - x: {error:.1e}, {ratio:.1} x theirs)")

@@ -38,7 +38,12 @@ pub const TABLE: [(Reason, u8, &str, &str); 16] = [
     (Reason::InputModified, 15, "input-modified", "x or weights were changed"),
     (Reason::Caching, 16, "caching", "an answer came from an earlier call or from remembered weights"),
     (Reason::DeferredWork, 17, "deferred-work", "work was still running when the call was over"),
-    (Reason::TimingInconsistent, 18, "timing-inconsistent", "impossible time, clocks disagree, or cache lines left pinned"),
+    (
+        Reason::TimingInconsistent,
+        18,
+        "timing-inconsistent",
+        "impossible time, clocks disagree, or cache lines left pinned",
+    ),
     (Reason::Timeout, 19, "timeout", "a call did not return"),
     (Reason::CudaError, 20, "cuda-error", "the CUDA driver reported an error"),
     (Reason::Regression, 21, "regression", "slower than the baseline by more than was allowed"),

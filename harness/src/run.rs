@@ -4,16 +4,20 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::bank::Bank;
+use crate::cases::Suite;
 use crate::cli::{Run, Weights};
+use crate::compiler;
 use crate::floor::Rates;
 use crate::gpu::Gpu;
 use crate::grade::{Plan, grade};
 use crate::machine::{self, Machine};
-use crate::protocol::Device;
+use crate::protocol::{Api, Device};
 use crate::reason::{Failure, Reason};
-use crate::report::{Report, SCHEMA, json, terminal};
+use crate::record::{Record, Tests};
+use crate::report::{Candidate, Report, SCHEMA, json, terminal};
 use crate::rng;
 use crate::stats::Budget;
+use crate::tree;
 use crate::ui::Ui;
 
 /// Runs the command; the reason is what the process exits with.
@@ -36,30 +40,138 @@ pub fn run(args: &Run) -> Result<Reason, Failure> {
         candidates: Vec::new(),
     };
     let mut bank = Bank::new(plan.seed);
+    let scratch = Scratch::new()?;
+    let plans = if args.record { record_plans(&plan, gpu.as_ref()) } else { vec![plan] };
     for (name, path) in candidates(args)? {
-        let mut graded = grade(&path, &name, &plan, &mut bank, &mut ui);
-        if graded.verdict.exit_code != 0 {
-            graded.verdict.reproduce = Some(reproduce(&plan, &path));
-        }
-        for line in terminal::candidate(&graded) {
-            ui.line(&line);
-        }
-        report.candidates.push(graded);
-        // Written after every candidate: a later one may bring the machine down.
-        if let Some(path) = &args.json {
-            json::write(path, &report)?;
+        for plan in &plans {
+            let mut graded = grade_file(&path, &name, plan, &mut bank, &mut ui, &scratch, gpu.as_ref());
+            if graded.verdict.exit_code != 0 {
+                graded.verdict.reproduce = Some(reproduce(plan, &path));
+            }
+            for line in terminal::candidate(&graded) {
+                ui.line(&line);
+            }
+            report.candidates.push(graded);
+            // Written after every candidate: a later one may bring the machine down.
+            if let Some(path) = &args.json {
+                json::write(path, &report)?;
+            }
         }
     }
     ui.finish();
+    if args.record {
+        write_record(args, &report)?;
+    }
     Ok(report.reason())
+}
+
+/// Grades a library, or a source file after compiling it.
+fn grade_file(
+    path: &Path,
+    name: &str,
+    plan: &Plan,
+    bank: &mut Bank,
+    ui: &mut Ui,
+    scratch: &Scratch,
+    gpu: Option<&Gpu>,
+) -> Candidate {
+    if path.extension().is_none_or(|e| e != "cu") {
+        return grade(path, name, plan, bank, ui);
+    }
+    ui.line(&format!("compiling {}", path.display()));
+    let compiled = compiler::compile(path, &scratch.0, gpu).and_then(|library| match plan.device {
+        Device::Cuda => Ok(library),
+        Device::Cpu => Err(Failure::new(Reason::Environment, "a .cu candidate needs a GPU")),
+    });
+    match compiled {
+        Ok(library) => grade(&library, name, plan, bank, ui),
+        Err(failure) => crate::grade::failed(path, name, plan, failure),
+    }
+}
+
+/// A folder for compiled candidates, gone at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Self, Failure> {
+        let folder = std::env::temp_dir().join(format!("solve-harness-{}", std::process::id()));
+        std::fs::create_dir_all(&folder)
+            .map_err(|e| Failure::new(Reason::Environment, format!("{}: {e}", folder.display())))?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Every architecture that this GPU can run, both entry points, all lengths.
+fn record_plans(plan: &Plan, gpu: Option<&Gpu>) -> Vec<Plan> {
+    let lower: &[&str] = match (plan.device, gpu.map_or((0, 0), |g| g.capability)) {
+        (Device::Cpu, _) | (_, (..=7, _)) => &[],
+        (_, (8, _)) => &["sm75"],
+        _ => &["sm80", "sm75"],
+    };
+    let archs = std::iter::once(None).chain(lower.iter().map(|&arch| Some(arch.to_string())));
+    let mut plans = Vec::new();
+    for arch in archs {
+        for api in [Api::Solve, Api::Prepared] {
+            let own = arch.is_none();
+            plans.push(Plan {
+                api,
+                // One set of cases for each architecture, and a short one to be sure of the handle.
+                suite: if api == Api::Solve { plan.suite } else { Suite::Official },
+                traps: own,
+                seqs: crate::record::SEQS.to_vec(),
+                fixed: false,
+                budget: if own { RECORD } else { RECORD_LOWER },
+                arch: arch.clone(),
+                ..plan.clone()
+            });
+        }
+    }
+    plans
+}
+
+/// Samples for the record: fewer than for a single length.
+const RECORD: Budget = Budget {
+    min_samples: 24,
+    min_time: Duration::from_millis(200),
+    half_width: 0.005,
+    max_samples: 200,
+    max_time: Duration::from_millis(700),
+};
+
+/// Samples for architectures below the GPU's own.
+const RECORD_LOWER: Budget = Budget { min_samples: 12, max_time: Duration::from_millis(250), ..RECORD };
+
+fn write_record(args: &Run, report: &Report) -> Result<(), Failure> {
+    let record =
+        Record::of(report, args.gpu_tests.map(|(passed, failed)| Tests { passed, failed }).unwrap_or_default())?;
+    if let Some(expected) = tree::expected_build_id()
+        && expected != record.build_id
+    {
+        let message =
+            format!("the library (build {}) is not of this tree (build {expected}): no record", record.build_id);
+        return Err(Failure::new(Reason::Usage, message));
+    }
+    let folder = args.record_to.clone().or_else(|| Some(tree::root()?.join("harness/records")));
+    let folder =
+        folder.ok_or_else(|| Failure::new(Reason::Usage, "no tree to write the record to: use --record-to"))?;
+    let path = record.file(&folder);
+    json::write(&path, &record)?;
+    println!("record written to {}", path.display());
+    Ok(())
 }
 
 /// The device asked for, or the GPU if there is one.
 pub fn device(args: &Run, gpu: Option<&Gpu>) -> Result<Device, Failure> {
     match (args.device, gpu) {
-        (Some(Device::Cuda), None) => Err(crate::gpu::open().err().unwrap_or_else(|| {
-            Failure::new(Reason::Environment, "no usable GPU")
-        })),
+        (Some(Device::Cuda), None) => {
+            Err(crate::gpu::open().err().unwrap_or_else(|| Failure::new(Reason::Environment, "no usable GPU")))
+        }
         (Some(device), _) => Ok(device),
         (None, Some(_)) => Ok(Device::Cuda),
         (None, None) => Ok(Device::Cpu),

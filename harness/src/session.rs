@@ -71,7 +71,10 @@ impl Session {
         let wall = start.elapsed();
         let garbage = || {
             let start = String::from_utf8_lossy(&answer).chars().take(60).collect::<String>();
-            Failure::new(Reason::Crash, format!("something that is no reply was written to the reply channel: {start:?}"))
+            Failure::new(
+                Reason::Crash,
+                format!("something that is no reply was written to the reply channel: {start:?}"),
+            )
         };
         let envelope: Envelope<Reply> = serde_json::from_slice(&answer).map_err(|_| garbage())?;
         if envelope.nonce != self.nonce {

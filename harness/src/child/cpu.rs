@@ -3,8 +3,8 @@
 use std::os::fd::RawFd;
 use std::time::Instant;
 
-use super::library::Candidate;
 use super::Worker;
+use super::library::Candidate;
 use crate::memory::host::Host;
 use crate::protocol::{Call, Called};
 use crate::reason::{Failure, Reason};

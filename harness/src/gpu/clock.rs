@@ -89,9 +89,8 @@ impl Clock {
         let mut arguments = [(&raw mut argument).cast::<c_void>()];
         let (stream, extra) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: one block of one thread; the kernel takes one 64-bit argument, which is read at once.
-        let result = unsafe {
-            sys::cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, arguments.as_mut_ptr(), extra)
-        };
+        let result =
+            unsafe { sys::cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, arguments.as_mut_ptr(), extra) };
         check(result, "cuLaunchKernel")
     }
 

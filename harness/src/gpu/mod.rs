@@ -3,7 +3,7 @@
 mod clock;
 
 pub use clock::Clock;
-use cudarc::driver::sys::{self, CUresult, CUdevice_attribute as Attribute};
+use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
 
 use crate::reason::{Failure, Reason};
 
@@ -84,11 +84,6 @@ fn describe(device: sys::CUdevice) -> Result<Gpu, Failure> {
             / 8.0,
         memory: (free, total),
     })
-}
-
-/// Is there a GPU that can be used?
-pub fn present() -> bool {
-    open().is_ok()
 }
 
 /// Device memory of this process.

@@ -60,7 +60,10 @@ fn correctness(c: &Candidate, lines: &mut Vec<String>) {
         return;
     }
     lines.push(String::new());
-    lines.push(format!("  {:<20} {:>10} {:>10} {:>12} {:>10}", "case", "worst/tol", "of limit", "rel L2 delta", "checked"));
+    lines.push(format!(
+        "  {:<20} {:>10} {:>10} {:>12} {:>10}",
+        "case", "worst/tol", "of limit", "rel L2 delta", "checked"
+    ));
     for r in &c.accuracy {
         let a = &r.accuracy;
         let mark = if r.pass { "" } else { "  FAIL" };

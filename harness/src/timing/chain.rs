@@ -40,13 +40,7 @@ pub fn warm(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize, cold_start: bool) 
 }
 
 fn manner(shape: &Shape) -> Manner {
-    Manner {
-        repeat: shape.calls,
-        spin_us: shape.spin_us,
-        snapshot: false,
-        check_weights: false,
-        ..Manner::CAREFUL
-    }
+    Manner { repeat: shape.calls, spin_us: shape.spin_us, snapshot: false, check_weights: false, ..Manner::CAREFUL }
 }
 
 /// Measures the runs and puts them into the report.

@@ -49,7 +49,9 @@ fn possible(grade: &Grade<'_>, seq: usize) -> Result<(), Failure> {
     for s in grade.report.speed.iter().filter(|s| s.seq == seq) {
         if s.summary.median < limit {
             let (cache, clock, us) = (&s.cache, &s.clock, s.summary.median);
-            return inconsistent(format!("{us:.2} us ({cache}, {clock}) is less than this machine needs ({limit:.2} us)"));
+            return inconsistent(format!(
+                "{us:.2} us ({cache}, {clock}) is less than this machine needs ({limit:.2} us)"
+            ));
         }
     }
     Ok(())
@@ -69,7 +71,9 @@ fn audit(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize, wall: f64) -> Result<
         ours / calls as f64
     ));
     if claimed < 0.9 * ours - EXCHANGE_US {
-        return inconsistent(format!("{calls} calls took {ours:.0} us by the grader's clock, but {claimed:.0} are claimed"));
+        return inconsistent(format!(
+            "{calls} calls took {ours:.0} us by the grader's clock, but {claimed:.0} are claimed"
+        ));
     }
     Ok(())
 }

@@ -1,0 +1,56 @@
+//! Candidates that come as CUDA source: found compiler, fixed options, the GPU's own architecture.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::gpu::Gpu;
+use crate::reason::{Failure, Reason};
+use crate::tree;
+
+/// Where nvcc is: as the build looks for it, and last where `harness/toolkit` installs it.
+pub fn find() -> Option<PathBuf> {
+    let below = |root: PathBuf| root.join("bin/nvcc");
+    let from_env = |name| std::env::var_os(name).map(PathBuf::from);
+    let mut places: Vec<PathBuf> = from_env("NVCC").into_iter().collect();
+    places.extend(["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(from_env).map(below));
+    places.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).map(|p| p.join("nvcc")));
+    places.push("/usr/local/cuda/bin/nvcc".into());
+    places.extend(tree::root().map(|root| below(root.join("target/toolkit/nvidia/cu13"))));
+    places.into_iter().find(|path| path.is_file())
+}
+
+/// The architecture to compile for: the GPU's, with its own instructions where it has some.
+fn architecture(gpu: Option<&Gpu>) -> String {
+    match gpu.map_or((9, 0), |g| g.capability) {
+        (9, 0) => "90a".into(),
+        (major, minor) => format!("{major}{minor}"),
+    }
+}
+
+/// Compiles a `.cu` file into a library in `folder`.
+pub fn compile(source: &Path, folder: &Path, gpu: Option<&Gpu>) -> Result<PathBuf, Failure> {
+    let load = |message: String| Failure::new(Reason::Load, message);
+    if !source.exists() {
+        return Err(load(format!("{} does not exist", source.display())));
+    }
+    let nvcc = find().ok_or_else(|| {
+        Failure::new(Reason::Environment, "no nvcc to compile a .cu file with: harness/toolkit installs one")
+    })?;
+    let stem = source.file_stem().map_or("candidate".into(), |s| s.to_string_lossy());
+    let library = folder.join(format!("{stem}.so"));
+    let arch = architecture(gpu);
+    let mut command = Command::new(&nvcc);
+    command.args(["-O3", "-std=c++17", "-shared", "-Xcompiler", "-fPIC", "-cudart", "static"]);
+    command.arg(format!("-gencode=arch=compute_{arch},code=sm_{arch}"));
+    // The wheels keep their libraries in lib, which nvcc does not look into by itself.
+    let lib = nvcc.parent().and_then(Path::parent).map(|root| root.join("lib"));
+    command.args(lib.filter(|p| p.is_dir()).map(|p| format!("-L{}", p.display())));
+    command.arg("-o").arg(&library).arg(source);
+    let output = command.output().map_err(|e| load(format!("{} cannot be run: {e}", nvcc.display())))?;
+    if output.status.success() {
+        return Ok(library);
+    }
+    let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    let words: Vec<&str> = said.lines().filter(|l| !l.trim().is_empty()).take(12).collect();
+    Err(load(format!("{} does not compile:\n{}", source.display(), words.join("\n"))))
+}

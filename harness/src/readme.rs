@@ -1,0 +1,109 @@
+//! The README's table of times, written from a record so that the two cannot disagree.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use crate::reason::{Failure, Reason};
+use crate::record::{Record, SEQS};
+use crate::report::json;
+
+const BEGIN: &str = "<!-- record:begin -->";
+const END: &str = "<!-- record:end -->";
+
+/// Architectures in the order of the table.
+const ARCHS: [&str; 4] = ["sm90a", "sm80", "sm75", "cpu"];
+
+/// Writes the table into the README, or with `check` only compares.
+pub fn update(record: &Path, readme: &Path, check: bool) -> Result<Reason, Failure> {
+    let table = table(&Record::read(record)?);
+    let text = std::fs::read_to_string(readme)
+        .map_err(|e| Failure::new(Reason::Usage, format!("{} cannot be read: {e}", readme.display())))?;
+    let new = insert(&text, &table)
+        .ok_or_else(|| Failure::new(Reason::Usage, format!("{} has no lines {BEGIN} and {END}", readme.display())))?;
+    if new == text {
+        return Ok(Reason::Pass);
+    }
+    if check {
+        let message =
+            format!("{} does not agree with {}: run harness/run readme {1} {0}", readme.display(), record.display());
+        return Err(Failure::new(Reason::Regression, message));
+    }
+    json::write_text(readme, &new)?;
+    Ok(Reason::Pass)
+}
+
+fn insert(text: &str, table: &str) -> Option<String> {
+    let begin = text.find(BEGIN)? + BEGIN.len();
+    let end = begin + text[begin..].find(END)?;
+    Some(format!("{}\n{table}{}", &text[..begin], &text[end..]))
+}
+
+/// The table.
+fn table(record: &Record) -> String {
+    let mut out = String::new();
+    let seqs: Vec<usize> = SEQS.into_iter().filter(|&seq| record.speed.iter().any(|s| s.seq == seq)).collect();
+    let header: Vec<String> = seqs.iter().map(ToString::to_string).collect();
+    let _ = writeln!(out, "| {}, us per call, by seq_len | {} |", record.gpu, header.join(" | "));
+    let _ = writeln!(out, "|---|{}", "---:|".repeat(seqs.len()));
+    for arch in ARCHS {
+        for (api, cache, clock, words) in [
+            ("solve", "hot", "device", "back to back"),
+            ("solve", "cold", "device", "L2 flushed"),
+            ("solve", "hot", "wall", "call to finished"),
+            ("prepared", "hot", "device", "back to back"),
+        ] {
+            let cell = |&seq: &usize| {
+                let median = record.median(seq, arch, api, cache, clock);
+                median.map_or("-".into(), |us| if us < 1000.0 { format!("{us:.1}") } else { format!("{us:.0}") })
+            };
+            let cells: Vec<String> = seqs.iter().map(cell).collect();
+            if cells.iter().any(|c| c != "-") {
+                let name = if api == "solve" { "`solve`" } else { "prepared handle" };
+                let _ = writeln!(out, "| {arch} {name}, {words} | {} |", cells.join(" | "));
+            }
+        }
+    }
+    let worst = |arch: &str| {
+        let of_arch = record.accuracy.iter().filter(|a| a.arch == arch && a.case.starts_with("official"));
+        of_arch.map(|a| a.worst_over_tol).fold(f64::NAN, f64::max)
+    };
+    let margins = ARCHS.iter().map(|arch| (arch, worst(arch))).filter(|m| m.1.is_finite());
+    let margins: Vec<String> = margins.map(|(arch, worst)| format!("{arch} {worst:.2}")).collect();
+    let day = record.date.split('T').next().unwrap_or_default();
+    let _ = writeln!(
+        out,
+        "\nMedians of {day}, driver {}, build `{}`. Largest error over the challenge's tolerance: {}. GPU tests: {} passed, {} failed.",
+        record.driver,
+        record.build_id.get(..12).unwrap_or(&record.build_id),
+        margins.join(", "),
+        record.gpu_tests.passed,
+        record.gpu_tests.failed
+    );
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_replaces_what_is_between_the_markers_and_only_that() {
+        let text = format!("above\n{BEGIN}\nold\n{END}\nbelow\n");
+        let new = insert(&text, "new\n").unwrap();
+        assert_eq!(new, format!("above\n{BEGIN}\nnew\n{END}\nbelow\n"));
+        assert_eq!(insert(&new, "new\n").unwrap(), new);
+        assert!(insert("nothing", "new").is_none());
+    }
+
+    /// The committed README shows the committed record.
+    #[test]
+    fn readme_and_record_agree() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let (record, readme) = (root.join("records/h200.json"), root.join("../README.md"));
+        if !record.exists() {
+            eprintln!("skipped: no record in the tree");
+            return;
+        }
+        update(&record, &readme, true).unwrap();
+    }
+}

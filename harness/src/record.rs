@@ -1,0 +1,193 @@
+//! The committed record of a run on one GPU: every architecture that it can run, both entry points, all lengths.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::reason::{Failure, Reason};
+use crate::report::{Candidate, Report};
+
+/// Lengths of a record.
+pub const SEQS: [usize; 9] = [1, 16, 64, 128, 256, 512, 1024, 2048, 4096];
+
+/// The file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Record {
+    pub schema: u32,
+    pub gpu: String,
+    pub driver: String,
+    pub date: String,
+    pub build_id: String,
+    pub gpu_tests: Tests,
+    pub speed: Vec<Speed>,
+    pub accuracy: Vec<Accuracy>,
+}
+
+/// How the GPU tests went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tests {
+    pub passed: usize,
+    pub failed: usize,
+}
+
+/// One time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Speed {
+    pub seq: usize,
+    pub arch: String,
+    pub precision: String,
+    pub api: String,
+    pub cache: String,
+    pub clock: String,
+    pub median_us: f64,
+    pub p5_us: f64,
+    pub p95_us: f64,
+    pub n: usize,
+    pub tflops: f64,
+}
+
+/// One correctness case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Accuracy {
+    pub case: String,
+    pub seq: usize,
+    pub arch: String,
+    pub precision: String,
+    pub worst_over_tol: f64,
+    pub rel_l2_delta: f64,
+    pub pass: bool,
+}
+
+/// Three decimals are more than a clock knows.
+fn round(v: f64) -> f64 {
+    (v * 1e3).round() / 1e3
+}
+
+/// JSON has no infinity; nothing that large is ever measured.
+fn finite(v: f64) -> f64 {
+    if v.is_finite() { v } else { f64::MAX }
+}
+
+impl Record {
+    /// The record of these grades of one library.
+    pub fn of(report: &Report, gpu_tests: Tests) -> Result<Self, Failure> {
+        let first = report.candidates.first();
+        let build_id = first.and_then(|c| c.loaded.build_id.clone());
+        let build_id =
+            build_id.ok_or_else(|| Failure::new(Reason::Usage, "a record needs a library with a build id"))?;
+        let m = &report.machine;
+        Ok(Self {
+            schema: 1,
+            gpu: m.gpu.clone().unwrap_or_else(|| m.cpu.clone()),
+            driver: m.driver.clone().unwrap_or_default(),
+            date: report.date.clone(),
+            build_id,
+            gpu_tests,
+            speed: report.candidates.iter().flat_map(speeds).collect(),
+            accuracy: report.candidates.iter().flat_map(accuracies).collect(),
+        })
+    }
+
+    /// Reads a record.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        let failed = |e: String| Failure::new(Reason::Usage, format!("{} is no record: {e}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|e| failed(e.to_string()))?;
+        serde_json::from_str(&text).map_err(|e| failed(e.to_string()))
+    }
+
+    /// The file's name: the GPU's, in lower case and without the maker's.
+    pub fn file(&self, folder: &Path) -> PathBuf {
+        let name = self.gpu.to_lowercase().replace("nvidia ", "");
+        let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        folder.join(format!("{name}.json"))
+    }
+
+    /// The median of one measurement.
+    pub fn median(&self, seq: usize, arch: &str, api: &str, cache: &str, clock: &str) -> Option<f64> {
+        let here = |s: &&Speed| s.seq == seq && s.arch == arch && s.api == api && s.cache == cache && s.clock == clock;
+        self.speed.iter().find(here).map(|s| s.median_us)
+    }
+}
+
+fn speeds(c: &Candidate) -> Vec<Speed> {
+    let row = |s: &crate::report::Speed| Speed {
+        seq: s.seq,
+        arch: c.arch.clone(),
+        precision: "fast".into(),
+        api: c.api.clone(),
+        cache: s.cache.clone(),
+        clock: s.clock.clone(),
+        median_us: round(s.summary.median),
+        p5_us: round(s.summary.p5),
+        p95_us: round(s.summary.p95),
+        n: s.summary.n,
+        tflops: round(s.tflops),
+    };
+    c.speed.iter().filter(|s| s.is_headline()).map(row).collect()
+}
+
+fn accuracies(c: &Candidate) -> Vec<Accuracy> {
+    let row = |r: &crate::report::CaseResult| Accuracy {
+        case: r.case.clone(),
+        seq: r.seq,
+        arch: c.arch.clone(),
+        precision: "fast".into(),
+        worst_over_tol: finite(r.accuracy.worst_over_tol),
+        rel_l2_delta: finite(r.accuracy.rel_l2_delta),
+        pass: r.pass,
+    };
+    // The two entry points run the same kernels: one set of cases stands for both.
+    if c.api == "solve" { c.accuracy.iter().map(row).collect() } else { Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The format is a promise to whoever reads the file.
+    #[test]
+    fn the_format_has_exactly_these_fields() {
+        let speed = Speed {
+            seq: 1024,
+            arch: "sm80".into(),
+            precision: "fast".into(),
+            api: "solve".into(),
+            cache: "hot".into(),
+            clock: "device".into(),
+            median_us: 100.5,
+            p5_us: 100.0,
+            p95_us: 101.0,
+            n: 15,
+            tflops: 176.0,
+        };
+        let accuracy = Accuracy {
+            case: "official:1".into(),
+            seq: 1,
+            arch: "sm80".into(),
+            precision: "fast".into(),
+            worst_over_tol: 0.5,
+            rel_l2_delta: 4e-4,
+            pass: true,
+        };
+        let record = Record {
+            schema: 1,
+            gpu: "NVIDIA H200".into(),
+            driver: "580".into(),
+            date: "2026-01-01T00:00:00Z".into(),
+            build_id: "ab".into(),
+            gpu_tests: Tests { passed: 3, failed: 0 },
+            speed: vec![speed],
+            accuracy: vec![accuracy],
+        };
+        let text = r#"{"schema":1,"gpu":"NVIDIA H200","driver":"580","date":"2026-01-01T00:00:00Z","build_id":"ab",
+            "gpu_tests":{"passed":3,"failed":0},
+            "speed":[{"seq":1024,"arch":"sm80","precision":"fast","api":"solve","cache":"hot","clock":"device",
+                      "median_us":100.5,"p5_us":100.0,"p95_us":101.0,"n":15,"tflops":176.0}],
+            "accuracy":[{"case":"official:1","seq":1,"arch":"sm80","precision":"fast","worst_over_tol":0.5,
+                         "rel_l2_delta":0.0004,"pass":true}]}"#;
+        let expected: serde_json::Value = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_value(&record).unwrap(), expected);
+        assert_eq!(record.file(Path::new("r")), Path::new("r/h200.json"));
+        assert_eq!(record.median(1024, "sm80", "solve", "hot", "device"), Some(100.5));
+    }
+}
