@@ -1,0 +1,119 @@
+/* Attention of one head for 16 queries and up to 16 MT keys by one warp, all of it in registers: q, k and v come from the workspace in the order in which
+   the MMA wants them, and the result leaves as the A operand of the output projection.
+
+   S = Q K^T / 8 (k: features, 8 t + 4 h + i of each 32), softmax in fp32 with base 2, O = P V. A column n of O stands for feature 8 n + tile, so that V is
+   read as whole vectors and lane t ends with features 16 t ... + 15 of its two rows: the projection's steps of group 16. */
+#pragma once
+
+#include "small/exchange.cuh"
+#include "small/layout.cuh"
+#include "small/ptx.cuh"
+
+namespace small {
+
+__device__ __forceinline__ uint32_t word(uint4 v, int i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }
+
+/* The keys that a query sees: [first, last]. Sequences of seq_len rows lie one behind the other. */
+struct Keys {
+  int first, last;
+  __device__ __forceinline__ Keys(int query, int rows, int seq_len, bool causal) {
+    if (query >= rows) query = 0;  // a row that nobody reads: any key will do
+    first = query - query % seq_len;
+    last = causal ? query : first + seq_len - 1;
+  }
+  __device__ __forceinline__ bool sees(int key) const { return first <= key && key <= last; }
+};
+
+template <int MT>
+__device__ __forceinline__ void attention(const __half (&qkv)[MAX_ROWS][QKV], int head, int query, int rows, int seq_len, bool causal,
+                                          uint32_t (&a)[4][4]) {
+  constexpr int KEY_TILES = 2 * MT;
+  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  const int lane = threadIdx.x % 32;
+  const __half* sample = rows > FEW_ROWS ? &qkv[rows - 1][min(lane / 8, 2) * D + head * HEAD_DIM + lane % 8 * 8] : nullptr;
+  float s[KEY_TILES][4];
+  {
+    uint4 in[4 + 2 * KEY_TILES];  // Q of two rows, then K of a row for each tile of keys; two halves of the features each
+    receive(in, sample, [&](int i) -> const void* {
+      const bool is_q = i < 4;
+      const int row = is_q ? query + 8 * (i / 2) + g : 8 * ((i - 4) / 2) + g;
+      return row < rows ? &qkv[row][(is_q ? 0 : D) + head * HEAD_DIM + 32 * (i % 2) + 8 * t] : nullptr;
+    });
+#pragma unroll
+    for (int kt = 0; kt < KEY_TILES; ++kt) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) s[kt][i] = 0;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const uint4 q0 = in[half], q1 = in[2 + half], k = in[4 + 2 * kt + half];
+        const uint32_t low[4] = {q0.x, q1.x, q0.y, q1.y}, high[4] = {q0.z, q1.z, q0.w, q1.w};
+        mma(s[kt], low, make_uint2(k.x, k.y));
+        mma(s[kt], high, make_uint2(k.z, k.w));
+      }
+    }
+  }
+  uint4 v[KEY_TILES / 2][4];  // keys 2 t, 2 t + 1, 2 t + 8, 2 t + 9 of each 16
+  receive(reinterpret_cast<uint4(&)[2 * KEY_TILES]>(v), nullptr, [&](int i) -> const void* {
+    const int row = 16 * (i / 4) + 2 * t + i % 2 + 8 * (i % 4 / 2);
+    return row < rows ? &qkv[row][2 * D + head * HEAD_DIM + 8 * g] : nullptr;
+  });
+
+  constexpr float SCALE = 0.125f * 1.44269504f;
+  float inverse[2];
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const Keys keys(query + 8 * r + g, rows, seq_len, causal);
+    float top = -INFINITY;
+#pragma unroll
+    for (int kt = 0; kt < KEY_TILES; ++kt)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        float& e = s[kt][2 * r + i];
+        e = keys.sees(8 * kt + 2 * t + i) ? e * SCALE : -INFINITY;
+        top = fmaxf(top, e);
+      }
+    top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
+    top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
+    float sum = 0;
+#pragma unroll
+    for (int kt = 0; kt < KEY_TILES; ++kt)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        float& e = s[kt][2 * r + i];
+        e = exp2f(e - top);
+        sum += e;
+      }
+    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+    inverse[r] = 1.0f / sum;
+  }
+
+  float o[8][4];
+#pragma unroll
+  for (int tile = 0; tile < 8; ++tile)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) o[tile][i] = 0;
+#pragma unroll
+  for (int j = 0; j < KEY_TILES / 2; ++j) {
+    const uint32_t p[4] = {pack(s[2 * j][0], s[2 * j][1]), pack(s[2 * j][2], s[2 * j][3]), pack(s[2 * j + 1][0], s[2 * j + 1][1]),
+                           pack(s[2 * j + 1][2], s[2 * j + 1][3])};
+#pragma unroll
+    for (int tile = 0; tile < 8; ++tile) {
+      const uint32_t pick = tile % 2 ? 0x7632 : 0x5410;
+      mma(o[tile], p,
+          make_uint2(__byte_perm(word(v[j][0], tile / 2), word(v[j][1], tile / 2), pick),
+                     __byte_perm(word(v[j][2], tile / 2), word(v[j][3], tile / 2), pick)));
+    }
+  }
+#pragma unroll
+  for (int step = 0; step < 4; ++step) {
+    const int tile = step % 2 * 4, n = step / 2;  // features 16 t + 4 step + i: column 2 t + n of tiles 4 (step % 2) + i
+#pragma unroll
+    for (int i = 0; i < 4; i += 2)
+#pragma unroll
+      for (int r = 0; r < 2; ++r)
+        a[step][i + r] = pack(o[tile + i][2 * r + n] * inverse[r], o[tile + i + 1][2 * r + n] * inverse[r]);
+  }
+}
+
+}  // namespace small

@@ -1,0 +1,73 @@
+/* How activations pass between CTAs without a barrier: every 32-bit word carries its own flag.
+
+   A copy of the exchange area is all ones before a launch works in it. 0xffffffff is a NaN that no rounding instruction produces
+   (they give 0x7fffffff, and 0x7fff in half precision), so a word that differs from it has been written in this launch, once and for good. A reader
+   polls the very words it needs, and the data arrives with the news that it is there: one store and one load through L2
+   where a grid barrier needs a store, a fence, an atomic, a poll and only then the load. No order between words is needed, so relaxed accesses do.
+
+   A launch works in the copy of its parity and clears the other one, which the launch before it used. The count of launches is kept by
+   each CTA for itself, so all launches on one workspace must have the same grid, and no two may run at the same time. */
+#pragma once
+
+#include "small/layout.cuh"
+#include "small/ptx.cuh"
+
+namespace small {
+
+constexpr uint32_t EMPTY = 0xffffffffu;
+constexpr int FEW_ROWS = 4;              // so few that a failed attempt costs nothing
+constexpr uint32_t PATIENCE = 1u << 22;  // polls before a launch that cannot finish ends as an error
+
+/* Loads v[i] from at(i), or zeros where at(i) is null, until every word has been written. The whole warp calls it. With many rows a failed attempt
+   would load a lot in vain: then each lane first waits for one word of the last row, `sample`, between them from every CTA that has a part. */
+template <int N, class At>
+__device__ __forceinline__ void receive(uint4 (&v)[N], const void* sample, At at) {
+  if (sample)
+    for (uint32_t polls = 0; !__all_sync(0xffffffffu, load_strong_word(sample) != EMPTY); ++polls)
+      if (polls > PATIENCE) __trap();
+  for (uint32_t polls = 0;; ++polls) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const void* p = at(i);
+      v[i] = p ? load_strong(p) : make_uint4(0, 0, 0, 0);
+    }
+    uint32_t top = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) top = max(top, max(max(v[i].x, v[i].y), max(v[i].z, v[i].w)));
+    if (__all_sync(0xffffffffu, top != EMPTY)) return;
+    if (polls > PATIENCE) __trap();
+  }
+}
+
+/* The same for one thread on its own. */
+__device__ __forceinline__ float4 receive_one(const float* p) {
+  for (uint32_t polls = 0;; ++polls) {
+    const uint4 v = load_strong(p);
+    if (max(max(v.x, v.y), max(v.z, v.w)) != EMPTY)
+      return make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w));
+    if (polls > PATIENCE) __trap();
+  }
+}
+
+__device__ __forceinline__ void send(float* p, float4 v) {
+  store_strong(p, make_uint4(__float_as_uint(v.x), __float_as_uint(v.y), __float_as_uint(v.z), __float_as_uint(v.w)));
+}
+__device__ __forceinline__ void send(__half* p, float4 v) { store_strong(p, make_uint2(pack(v.x, v.y), pack(v.z, v.w))); }
+
+/* Makes ready for the next launch what the last one wrote. All threads of all CTAs share the work. */
+__device__ inline void clear(Exchange& old, uint32_t rows) {
+  const uint32_t first = blockIdx.x * THREADS + threadIdx.x, step = gridDim.x * THREADS;
+  const auto fill = [&](void* p, uint32_t bytes) {
+    for (uint32_t i = first; i < bytes / 16; i += step) store_strong(static_cast<uint4*>(p) + i, make_uint4(EMPTY, EMPTY, EMPTY, EMPTY));
+  };
+  fill(old.qkv, rows * sizeof old.qkv[0]);
+  fill(old.x1, rows * sizeof old.x1[0]);
+  fill(old.f, rows * sizeof old.f[0]);
+  if (rows <= 16) return;  // not split along K
+  for (int s = 0; s < 4; ++s) {
+    fill(old.attn_sums[s], rows * sizeof old.attn_sums[0][0]);
+    fill(old.proj_sums[s], rows * sizeof old.proj_sums[0][0]);
+  }
+}
+
+}  // namespace small

@@ -1,0 +1,181 @@
+/* The phases of the block, each on one slice of its weight matrix: LN + QKV and LN + FC (dense), attention + output projection (attend), proj (project).
+   A slice's product is summed over the warps through shared memory, in the order of the warps, and over CTAs in the order of the splits: the same bits every time. */
+#pragma once
+
+#include "small/attention.cuh"
+#include "small/exchange.cuh"
+#include "small/layernorm.cuh"
+#include "small/shared.cuh"
+
+namespace small {
+
+template <int MT, int TILES>
+__device__ __forceinline__ void zero(float (&sums)[MT][TILES][4]) {
+#pragma unroll
+  for (int m = 0; m < MT; ++m)
+#pragma unroll
+    for (int u = 0; u < TILES; ++u)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums[m][u][i] = 0;
+}
+
+/* One step of the MMA for all row tiles and the whole width of the slice. */
+template <class S, class W, int MT>
+__device__ __forceinline__ void multiply(float (&sums)[MT][S::TILES][4], const uint32_t (&a)[MT][4], const typename W::Element* slice, int step) {
+#pragma unroll
+  for (int u = 0; u < S::TILES; ++u) {
+    const uint2 b = W::template fragment<S>(slice, step, u);
+#pragma unroll
+    for (int m = 0; m < MT; ++m) mma(sums[m][u], a[m], b);
+  }
+}
+
+/* Sums of 16 MT rows to shared memory, row-major. */
+template <int MT, int TILES>
+__device__ __forceinline__ void lay_down(float* to, const float (&sums)[MT][TILES][4]) {
+  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+#pragma unroll
+  for (int m = 0; m < MT; ++m)
+#pragma unroll
+    for (int u = 0; u < TILES; ++u)
+#pragma unroll
+      for (int r = 0; r < 2; ++r)
+        *reinterpret_cast<float2*>(to + (16 * m + 8 * r + g) * 8 * TILES + 8 * u + 2 * t) = make_float2(sums[m][u][2 * r], sums[m][u][2 * r + 1]);
+}
+
+__device__ __forceinline__ float4 add(float4 a, float4 b) { return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w); }
+
+/* Four columns of a row, summed over N places that lie `stride` floats apart. */
+template <int N>
+__device__ __forceinline__ float4 pick_up(const float* first, int stride) {
+  float4 sum = *reinterpret_cast<const float4*>(first);
+#pragma unroll
+  for (int w = 1; w < N; ++w) sum = add(sum, *reinterpret_cast<const float4*>(first + w * stride));
+  return sum;
+}
+
+/* tanh GELU: z / (1 + exp(-2 u)), u = sqrt(2 / pi) (z + 0.044715 z^3) */
+__device__ __forceinline__ float gelu(float z) {
+  const float u = z * (1.0f + 0.044715f * z * z);
+  return __fdividef(z, 1.0f + exp2f(u * (-2.0f * 0.7978845608f * 1.44269504f)));
+}
+
+/* What of a slice's result this thread finishes: four columns of a row, if that row is there. */
+template <class S>
+struct Quad {
+  int row = threadIdx.x / (S::WIDTH / 4), c = threadIdx.x % (S::WIDTH / 4) * 4;
+};
+
+/* The end of a product whose K is split over CTAs. Each row is finished by one of them, which adds the others' sums in their order; `sum` is this CTA's at first.
+   Returns whether this thread holds a finished one. */
+template <class S, int MT>
+__device__ __forceinline__ bool meet(float4& sum, float (&sums)[4][MAX_ROWS][D], int split, int row, int column) {
+  if constexpr (S::SPLITS == 1) return true;
+  if (row / (16 * MT / S::SPLITS) != split) {
+    send(&sums[split][row][column], sum);
+    return false;
+  }
+  float4 total = make_float4(0, 0, 0, 0);
+#pragma unroll
+  for (int s = 0; s < S::SPLITS; ++s) total = add(total, s == split ? sum : receive_one(&sums[s][row][column]));
+  sum = total;
+  return true;
+}
+
+/* a W + bias, `a` being this warp's 64 features: QKV and FC. `finish` gets row, column and the sum of four columns. */
+template <class S, class W, int MT, class Finish>
+__device__ __forceinline__ void dense(const uint32_t (&a)[4][MT][4], const typename W::Element* weights, Summands area, uint64_t* arrived, uint32_t parity,
+                                      const float* bias, int slice, int rows, Finish finish) {
+  const int warp = threadIdx.x / 32, column = S::column(slice);
+  const Quad<S> mine;
+  float4 b = make_float4(0, 0, 0, 0);
+  if (mine.row < rows) b = W::vector(bias + column + mine.c);
+  float sums[MT][S::TILES][4];
+  zero(sums);
+  barrier_wait(arrived, parity);
+#pragma unroll
+  for (int s = 0; s < 4; ++s) multiply<S, W>(sums, a[s], weights, 4 * warp + s);
+  __syncwarp();
+  lay_down(area.of(warp), sums);
+  __syncthreads();
+  if (mine.row < rows) finish(mine.row, column + mine.c, add(pick_up<WARPS>(area.first + mine.row * S::WIDTH + mine.c, area.stride), b));
+}
+
+/* Attention of this slice's heads, times its part of the output projection, + bias + x: x1. */
+template <class S, class W, int MT, class Shared>
+__device__ __forceinline__ void attend(Shared& shared, uint32_t parity, Exchange& exchange, const float* x, const float* bias, int slice, int rows,
+                                       int seq_len, bool causal) {
+  constexpr int HEADS_HERE = S::ROWS / HEAD_DIM;
+  const int warp = threadIdx.x / 32, head = warp / MT, tile = warp % MT;  // of the slice's heads, of the queries
+  const int split = S::split(slice), column = S::column(slice);
+  const Quad<S> mine;
+  float4 b = make_float4(0, 0, 0, 0), residual = b;
+  if (mine.row < rows) {
+    b = W::vector(bias + column + mine.c);
+    residual = load_early(x + mine.row * D + column + mine.c);
+  }
+  uint32_t a[4][1][4];
+  attention<MT>(exchange.qkv, split * HEADS_HERE + head, 16 * tile, rows, seq_len, causal, reinterpret_cast<uint32_t(&)[4][4]>(a));
+  float sums[1][S::TILES][4];
+  zero(sums);
+  barrier_wait(&shared.arrived[1], parity);
+#pragma unroll
+  for (int s = 0; s < 4; ++s) multiply<S, W>(sums, a[s], shared.attn, 4 * head + s);
+  lay_down(shared.attn_sums[warp], sums);
+  __syncthreads();
+  if (mine.row >= rows) return;
+  constexpr int STRIDE = sizeof shared.attn_sums[0] / 4;
+  float4 sum = pick_up<HEADS_HERE>(shared.attn_sums[mine.row / 16] + mine.row % 16 * S::WIDTH + mine.c, MT * STRIDE);
+  if (meet<S, MT>(sum, exchange.attn_sums, split, mine.row, column + mine.c))
+    send(&exchange.x1[mine.row][column + mine.c], add(add(sum, b), residual));
+}
+
+/* This slice's part of f W + bias + x1: the output. */
+template <class S, class W, int MT, class Shared>
+__device__ __forceinline__ void project(Shared& shared, uint32_t parity, Exchange& exchange, const float* bias, int slice, int rows, float* output) {
+  constexpr int DEPTH = S::ROWS / WARPS, BLOCKS = DEPTH / 32, BATCH = MT == 1 ? 8 : 2;
+  static_assert(BLOCKS % BATCH == 0);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const int split = S::split(slice), column = S::column(slice);
+  const Quad<S> mine;
+  float4 b = make_float4(0, 0, 0, 0), residual = b;
+  if (mine.row < rows) {
+    b = W::vector(bias + column + mine.c);
+    residual = load_early(&exchange.x1[mine.row][column + mine.c]);  // complete: LN2 has waited for all of it
+  }
+  const int k = S::row(slice) + warp * DEPTH;
+  const __half* sample = rows > FEW_ROWS ? &exchange.f[rows - 1][k + lane * 8 % DEPTH] : nullptr;
+  float sums[MT][S::TILES][4];
+  zero(sums);
+#pragma unroll
+  for (int first = 0; first < BLOCKS; first += BATCH) {
+    uint4 in[BATCH][2 * MT];
+    receive(reinterpret_cast<uint4(&)[BATCH * 2 * MT]>(in), first ? nullptr : sample, [&](int i) -> const void* {
+      const int r = 8 * (i % (2 * MT)) + g;
+      return r < rows ? &exchange.f[r][k + 32 * (first + i / (2 * MT)) + 8 * t] : nullptr;
+    });
+    if (first == 0) barrier_wait(&shared.arrived[3], parity);
+#pragma unroll
+    for (int i = 0; i < BATCH; ++i)
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        uint32_t a[MT][4];
+#pragma unroll
+        for (int m = 0; m < MT; ++m) {
+          const uint4 p = in[i][2 * m], q = in[i][2 * m + 1];
+          a[m][0] = h ? p.z : p.x, a[m][1] = h ? q.z : q.x, a[m][2] = h ? p.w : p.y, a[m][3] = h ? q.w : q.y;
+        }
+        multiply<S, W>(sums, a, shared.proj(), DEPTH / 16 * warp + 2 * (first + i) + h);
+      }
+  }
+  __syncthreads();  // FC's sums may have lain where these go
+  const Summands area = shared.proj_sums();
+  lay_down(area.of(warp), sums);
+  __syncthreads();
+  if (mine.row >= rows) return;
+  float4 sum = pick_up<WARPS>(area.first + mine.row * S::WIDTH + mine.c, area.stride);
+  if (meet<S, MT>(sum, exchange.proj_sums, split, mine.row, column + mine.c))
+    *reinterpret_cast<float4*>(output + mine.row * D + column + mine.c) = add(add(sum, b), residual);
+}
+
+}  // namespace small
