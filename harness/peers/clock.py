@@ -57,12 +57,20 @@ def wall(call):
     return (time.perf_counter() - begin) * 1e6
 
 
-def graphed(function):
-    """The function as a CUDA graph, so that neither Python nor launches count against a peer, and its output tensor."""
-    for _ in range(3):
-        function()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        out = function()
-    return graph.replay, out
+class Graph:
+    """A function as a CUDA graph, so that neither Python nor launches count against a peer; `out` is its result.
+
+    The graph knows the function's tensors by address only; keeping the function keeps them.
+    """
+
+    def __init__(self, function):
+        self.function = function
+        for _ in range(3):
+            function()
+        torch.cuda.synchronize()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.out = function()
+
+    def __call__(self):
+        self.graph.replay()

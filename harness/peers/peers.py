@@ -15,7 +15,7 @@ import json
 import torch
 
 from block import accuracy, block, make_inputs, prepared, reference, unpack
-from clock import Contest, graphed
+from clock import Contest, Graph
 from library import Library
 
 COMPILE = {"mode": "max-autotune-no-cudagraphs", "fullgraph": True}
@@ -88,7 +88,8 @@ def make_peers(x, parameters, compiled):
     for name, kind, precision, function in variants:
         torch.set_float32_matmul_precision(precision)
         try:
-            peers[name] = (kind, *graphed(function))
+            graph = Graph(function)
+            peers[name] = (kind, graph, graph.out)
         except Exception as error:  # a peer that does not run here is no peer here
             print(f"{name} does not run: {type(error).__name__}: {str(error)[:200]}")
     torch.set_float32_matmul_precision("highest")
