@@ -1,5 +1,5 @@
 /* The first kernel of the chain: h(rows, 768) fp16 = LayerNorm(x; gamma1, beta1), packed fp16 = part of the weights, vectors = the small parameters,
-   counters = 0 (for the row statistics of the attention projection).
+   statistics = EMPTY (rows x tiles words, through which the blocks of the attention projection speak).
 
    grid: ceil(rows / 8) LayerNorm blocks, last - first cast blocks (one chunk each), 10 blocks for the rest; 256 threads, no shared memory.
    Limiter: device memory at 1024 rows (7.1 MB of W_qkv, 3.1 MB of x, all requested at once), the launch itself for few rows.
@@ -8,14 +8,15 @@
 #include <cuda_fp16.h>
 #include "cast/cast_sm90a.cuh"
 #include "common/sync_sm90a.cuh"
+#include "gemm/statistics_sm90a.cuh"
 #include "layernorm/layernorm_sm90a.cuh"
 
 struct CastLayernormArgs {
   const float* x;   // (rows, 768), 16-byte aligned
   __half* h;        // (rows, 768)
   float* vectors;   // b_qkv | b_attn | gamma2 | beta2 | b_fc | b_proj
-  unsigned* counters;
-  int rows, counters_len;
+  unsigned long long* statistics;  // (rows, tiles)
+  int rows, tiles;
   CastArgs cast;
 };
 
@@ -49,7 +50,9 @@ extern "C" __global__ void __launch_bounds__(256) cast_layernorm(const CastLayer
   block -= chunks;
   if (block < norm_blocks) {
     const int row = block * 8 + threadIdx.x / 32;
-    if (row < args.rows) layernorm_row(args.x + static_cast<size_t>(row) * D, args.cast.weights + GAMMA1, args.cast.weights + BETA1, aligned, args.h + static_cast<size_t>(row) * D);
+    if (row >= args.rows) return;
+    if (threadIdx.x % 32 < args.tiles) args.statistics[static_cast<size_t>(row) * args.tiles + threadIdx.x % 32] = EMPTY;
+    layernorm_row(args.x + static_cast<size_t>(row) * D, args.cast.weights + GAMMA1, args.cast.weights + BETA1, aligned, args.h + static_cast<size_t>(row) * D);
     return;
   }
   block -= norm_blocks;
@@ -58,5 +61,4 @@ extern "C" __global__ void __launch_bounds__(256) cast_layernorm(const CastLayer
     const int i = block * 1024 + 256 * u + threadIdx.x;
     if (i < VECTORS) args.vectors[i] = small_parameter(args.cast.weights, i);
   }
-  for (int i = block * 256 + threadIdx.x; i < args.counters_len; i += 10 * 256) args.counters[i] = 0;
 }

@@ -1,31 +1,21 @@
 /* x1(rows, N) fp32 = C + bias + residual;  h(rows, N) fp16 = LayerNorm(x1).
-   The N_TILES blocks that share 16 rows exchange, per row, mean and sum of squared deviations of their BN columns, warp
-   by warp: write, count up, wait for the count, combine (Chan's formula, always in the same order). Nothing but the
-   count crosses a warp, and the store of x1 runs meanwhile. The blocks of a row must be resident together: they are
-   neighbours in the grid, and blocks start in order, so N_TILES free multiprocessors are enough. `counters` (one per 16
-   rows, zero before the chain starts) and `statistics` (rows rounded up to 128, N_TILES) live in the workspace. */
+   The N_TILES blocks that share 16 rows exchange, per row, the mean of their BN columns and the sum of squared deviations from it, warp by warp. A pair of
+   floats is one 8-byte word, which starts as EMPTY: whoever reads something else has the whole of it, so that one trip through L2 replaces write, fence,
+   count, wait and read (2.6 us that way, of which 1 is left). The store of x1 runs meanwhile. Chan's formula combines them, always in the same order.
+   h may be the memory of A: a row is written after all that read it have given its statistics.
+   The blocks of a row must be resident together: they are neighbours in the grid, and blocks start in order, so N_TILES free multiprocessors are enough. */
 #pragma once
 #include "dims.h"
 #include "gemm/gemm_sm90a.cuh"
+#include "gemm/statistics_sm90a.cuh"
 
 struct NormArgs {
   const float* bias;      // (N)
   const float* residual;  // (rows, N)
   const float* gamma;     // (N), and after it beta (N)
-  float2* statistics;
-  unsigned* counters;
+  unsigned long long* statistics;  // (rows rounded up to 128, N_TILES)
   int rows;
 };
-
-// PTX ISA 9.0, 9.7.13.6 red and 9.7.9.8 ld: count up after this warp's writes, and see others' writes after the count
-__device__ __forceinline__ void count_release(unsigned* counter) {
-  asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
-}
-__device__ __forceinline__ unsigned count_acquire(const unsigned* counter) {
-  unsigned v;
-  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(counter) : "memory");
-  return v;
-}
 
 template <class S>
 struct NormEpilogue {
@@ -103,25 +93,14 @@ struct NormEpilogue {
       }
       spread[u] = quad_sum(spread[u]);
       if (lane % 4 == 0)
-        __stcg(args.statistics + static_cast<size_t>(row + lane / 4 + 8 * u) * TILES + tile,
-               make_float2(mean[u], spread[u]));
+        publish_statistics(args.statistics + static_cast<size_t>(row + lane / 4 + 8 * u) * TILES + tile, mean[u],
+                           spread[u]);
     }
-    __syncwarp();
-    if (lane == 0) {
-      count_release(args.counters + row / 16);
-      bulk_wait_read<0>();  // the boxes of the tile before
-    }
+    if (lane == 0) bulk_wait_read<0>();  // the boxes of the tile before
     __syncwarp();
     store_x1(d, row, n);
-    if (lane == 0) {
-      unsigned tries = 0;
-      while (count_acquire(args.counters + row / 16) < TILES)
-        if (++tries > 20000000u) __trap();
-    }
-    __syncwarp();
     float scale[2], shift[2];  // h = (x1 scale + shift) gamma + beta
-#pragma unroll
-    for (int u = 0; u < 2; u++) combine(row + lane / 4 + 8 * u, scale[u], shift[u]);
+    combine(row + lane / 4, scale, shift);
     if (lane == 0) bulk_wait_read<0>();  // x1 has left its boxes
     __syncwarp();
     store_h(d, row, n, scale, shift);
@@ -143,22 +122,23 @@ struct NormEpilogue {
     }
   }
 
-  // The four lanes of a quad read a quarter of the row's statistics each.
-  __device__ void combine(int row, float& scale, float& shift) const {
+  // Of rows `row` and `row` + 8; the four lanes of a quad read a quarter of their statistics each.
+  __device__ void combine(int row, float (&scale)[2], float (&shift)[2]) const {
     constexpr int PART = (TILES + 3) / 4;
-    const float2* from = args.statistics + static_cast<size_t>(row) * TILES + threadIdx.x % 4 * PART;
-    float2 s[PART];
-    float mean = 0.f, spread = 0.f;
+    static_assert(TILES % 4 == 0, "each lane of a quad has its part");
+    float2 s[2][PART];
+    await_statistics(args.statistics + static_cast<size_t>(row) * TILES + threadIdx.x % 4 * PART, 8 * TILES, s);
 #pragma unroll
-    for (int i = 0; i < PART; i++) {
-      s[i] = __ldcg(from + i);
-      mean += s[i].x;
+    for (int u = 0; u < 2; u++) {
+      float mean = 0.f, spread = 0.f;
+#pragma unroll
+      for (int i = 0; i < PART; i++) mean += s[u][i].x;
+      mean = quad_sum(mean) * (1.f / TILES);
+#pragma unroll
+      for (int i = 0; i < PART; i++) spread += fmaf(S::BN * (s[u][i].x - mean), s[u][i].x - mean, s[u][i].y);
+      scale[u] = rsqrtf(quad_sum(spread) * (1.f / S::N) + LN_EPS);
+      shift[u] = -mean * scale[u];
     }
-    mean = quad_sum(mean) * (1.f / TILES);
-#pragma unroll
-    for (int i = 0; i < PART; i++) spread += fmaf(S::BN * (s[i].x - mean), s[i].x - mean, s[i].y);
-    scale = rsqrtf(quad_sum(spread) * (1.f / S::N) + LN_EPS);
-    shift = -mean * scale;
   }
 
   __device__ void store_h(const float (&d)[S::BN / 2], int row, int n, const float (&scale)[2],

@@ -6,6 +6,13 @@
 #pragma once
 #include "gemm/gemm_sm90a.cuh"
 
+// A load that stays where it is written: moved up across the accumulators' last use, a batch of them would spill
+__device__ __forceinline__ float4 load_here_4(const float* p) {
+  float4 v;
+  asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(p));
+  return v;
+}
+
 template <class S>
 struct SplitEpilogue {
   static constexpr int W = S::BN / S::SPLITS;
@@ -18,7 +25,7 @@ struct SplitEpilogue {
   static_assert(!IN_RING || OUTGOING <= S::STAGES * S::STAGE_BYTES, "the ring holds the outgoing parts");
   static constexpr int PIECES = W / 8;     // 16-byte pieces per thread: 64 x W floats by 128 threads
   static constexpr bool EARLY = W <= 48;   // room to hold the residual during the main loop
-  static constexpr int BATCH = PIECES < 6 ? PIECES : 6;
+  static constexpr int BATCH = PIECES <= 12 ? PIECES : 6;
 
   const float* bias;      // (N)
   const float* residual;  // (rows, N)
@@ -26,7 +33,7 @@ struct SplitEpilogue {
   int rows;
   uint32_t incoming, outgoing, received;
   int rank;
-  float4 extra[EARLY ? PIECES : BATCH];
+  float4 extra[BATCH];  // of the residual
 
   __device__ SplitEpilogue(const float* bias, const float* residual, float* out, int rows) : bias(bias), residual(residual), out(out), rows(rows) {}
   __device__ void at(uint32_t memory, uint32_t barriers, int r) {
@@ -45,25 +52,22 @@ struct SplitEpilogue {
   }
   __device__ void load() const {}
 
-  // Piece i of a thread: row and first column of four within the 64 x W part
-  static __device__ int piece_row(int i) { return (i * 128 + threadIdx.x % 128) / (W / 4); }
-  static __device__ int piece_column(int i) { return (i * 128 + threadIdx.x % 128) % (W / 4) * 4; }
+  // Piece i of a thread: ACROSS threads share a row, and a thread's pieces lie at constant distances
+  static constexpr int ACROSS = W % 32 == 0 ? 8 : 4, GROUPS = W / (4 * ACROSS);
+  static_assert(W % (4 * ACROSS) == 0 && BATCH % GROUPS == 0 && PIECES % BATCH == 0, "whole pieces");
+  static __device__ int piece_row(int i) { return threadIdx.x % 128 / ACROSS + i / GROUPS * (128 / ACROSS); }
+  static __device__ int piece_column(int i) { return (threadIdx.x % ACROSS + i % GROUPS * ACROSS) * 4; }
 
-  __device__ float4 addend(int i, int row64, int n) const {
-    const int row = row64 + piece_row(i), column = n + rank * W + piece_column(i);
-    float4 v = __ldg(reinterpret_cast<const float4*>(bias + column));
-    if (row < rows) {
-      const float4 r = __ldcg(reinterpret_cast<const float4*>(residual + static_cast<size_t>(row) * S::N + column));
-      v = make_float4(v.x + r.x, v.y + r.y, v.z + r.z, v.w + r.w);
-    }
-    return v;
+  __device__ void load_residual(int first, int row64, int n) {
+    const float* from = residual + static_cast<size_t>(row64 + piece_row(first)) * S::N + n + rank * W + piece_column(0);
+#pragma unroll
+    for (int j = 0; j < BATCH; j++)
+      if (row64 + piece_row(first + j) < rows)
+        extra[j] = load_here_4(from + j / GROUPS * (128 / ACROSS) * S::N + j % GROUPS * ACROSS * 4);
   }
   __device__ void prepare(int row, int n) {
     pdl_wait();
-    if constexpr (EARLY) {
-#pragma unroll
-      for (int i = 0; i < PIECES; i++) extra[i] = addend(i, row & ~63, n);
-    }
+    if (EARLY) load_residual(0, row & ~63, n);
   }
 
   __device__ void finish(float (&d)[S::BN / 2], int row, int n) {
@@ -71,6 +75,10 @@ struct SplitEpilogue {
     if (IN_RING && S::WARPGROUPS == 2) named_barrier_sync(5, 256);      // both warpgroups have left the ring
     else if (S::SPLITS == 1) named_barrier_sync(barrier, 128);          // the tile before has been read
     lay_down(d, row);
+    if (!EARLY) load_residual(0, row64, n);
+    float4 biases[GROUPS];
+#pragma unroll
+    for (int j = 0; j < GROUPS; j++) biases[j] = load_here_4(bias + n + rank * W + piece_column(j));
     fence_async_shared();
     if (S::SPLITS > 1) cluster_wait();                                  // every block of the cluster has its barriers
     named_barrier_sync(barrier, 128);
@@ -85,17 +93,11 @@ struct SplitEpilogue {
       mbarrier_wait(received, 0);
       cluster_arrive();
     }
-    if constexpr (EARLY) {
-#pragma unroll
-      for (int i = 0; i < PIECES; i++) store_sum(i, extra[i], row64, n);
-    } else {
 #pragma unroll 1
-      for (int i = 0; i < PIECES; i += BATCH) {
+    for (int first = 0; first < PIECES; first += BATCH) {
+      if (first > 0) load_residual(first, row64, n);
 #pragma unroll
-        for (int j = 0; j < BATCH; j++) extra[j] = addend(i + j, row64, n);
-#pragma unroll
-        for (int j = 0; j < BATCH; j++) store_sum(i + j, extra[j], row64, n);
-      }
+      for (int j = 0; j < BATCH; j++) store_sum(first, j, extra[j], biases[j % GROUPS], row64, n);
     }
   }
 
@@ -113,17 +115,19 @@ struct SplitEpilogue {
     }
   }
 
-  __device__ void store_sum(int i, float4 sum, int row64, int n) const {
-    const uint32_t offset = piece_row(i) * PITCH + piece_column(i) * 4;
+  __device__ void store_sum(int first, int j, float4 residual, float4 bias, int row64, int n) const {
+    const int row = piece_row(first) + j / GROUPS * (128 / ACROSS), column = piece_column(j);
     float4 v = make_float4(0.f, 0.f, 0.f, 0.f);
 #pragma unroll
     for (int p = 0; p < S::SPLITS; p++) {
-      const float4 u = load_shared_4((p == rank ? outgoing + rank * PART : incoming + slot(p, rank) * PART) + offset);
+      const uint32_t part = p == rank ? outgoing + rank * PART : incoming + slot(p, rank) * PART;
+      const float4 u = load_shared_4(part + row * PITCH + column * 4);
       v = make_float4(v.x + u.x, v.y + u.y, v.z + u.z, v.w + u.w);
     }
-    sum = make_float4(sum.x + v.x, sum.y + v.y, sum.z + v.z, sum.w + v.w);
-    if (row64 + piece_row(i) < rows)
-      *reinterpret_cast<float4*>(out + static_cast<size_t>(row64 + piece_row(i)) * S::N + n + rank * W + piece_column(i)) = sum;
+    v = make_float4(v.x + bias.x + residual.x, v.y + bias.y + residual.y, v.z + bias.z + residual.z,
+                    v.w + bias.w + residual.w);
+    if (row64 + row < rows)
+      *reinterpret_cast<float4*>(out + static_cast<size_t>(row64 + row) * S::N + n + rank * W + column) = v;
   }
   __device__ void end() const {
     if (S::SPLITS > 1) cluster_wait();  // the peers have what this block sent

@@ -5,7 +5,7 @@
 
 struct AttnProjArgs {
   NormArgs norm;
-  int resident;
+  int early;
 };
 
 #define GEMM_ATTN_PROJ(BM, BN, STAGES)                                                                                                         \
@@ -13,7 +13,7 @@ struct AttnProjArgs {
       const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const __grid_constant__ CUtensorMap x1,                    \
       const __grid_constant__ CUtensorMap h, const AttnProjArgs args) {                                                                        \
     using Shape = GemmShape<BM, BN, D, D, STAGES>;                                                                                             \
-    gemm<Shape>(&a, &b, NormEpilogue<Shape>(&x1, &h, args.norm), args.norm.rows, blockIdx.x, gridDim.x, args.resident);                        \
+    gemm<Shape>(&a, &b, NormEpilogue<Shape>(&x1, &h, args.norm), args.norm.rows, blockIdx.x, gridDim.x, args.early);                        \
   }
 
 GEMM_ATTN_PROJ(64, 32, 12)

@@ -6,14 +6,14 @@
 
 struct FcArgs {
   const float* bias;  // (3072)
-  int rows, resident;
+  int rows, early;
 };
 
 #define GEMM_FC(BM, BN, STAGES)                                                                                                                   \
   extern "C" __global__ void __launch_bounds__(GemmShape<BM, BN, FFN, D, STAGES>::THREADS, 1) gemm_fc_##BM##x##BN(                                \
       const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const __grid_constant__ CUtensorMap out, const FcArgs args) { \
     using Shape = GemmShape<BM, BN, FFN, D, STAGES>;                                                                                              \
-    gemm<Shape>(&a, &b, HalfEpilogue<Shape, true>(&out, args.bias), args.rows, blockIdx.x, gridDim.x, args.resident);                             \
+    gemm<Shape>(&a, &b, HalfEpilogue<Shape, true>(&out, args.bias), args.rows, blockIdx.x, gridDim.x, args.early);                             \
   }
 
 GEMM_FC(64, 64, 12)

@@ -7,7 +7,7 @@
 struct ProjArgs {
   const float *bias, *residual;  // (768), x1 (rows, 768)
   float* out;                    // (rows, 768), 16-byte aligned
-  int rows, resident;
+  int rows, early;
 };
 
 #define GEMM_PROJ(BM, BN, SPLITS, STAGES)                                                                                                            \
@@ -15,7 +15,7 @@ struct ProjArgs {
       gemm_proj_##BM##x##BN##_k##SPLITS(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const ProjArgs args) {         \
     using Shape = GemmShape<BM, BN, D, FFN, STAGES, SPLITS>;                                                                                         \
     gemm<Shape>(&a, &b, SplitEpilogue<Shape>(args.bias, args.residual, args.out, args.rows), args.rows, blockIdx.x / SPLITS, gridDim.x / SPLITS,     \
-                args.resident);                                                                                                                      \
+                args.early);                                                                                                                      \
   }
 
 GEMM_PROJ(64, 64, 4, 11)

@@ -6,7 +6,7 @@
 
 struct QkvArgs {
   const float* bias;  // (2304)
-  int rows, gemm_blocks, resident;
+  int rows, gemm_blocks, early;
   CastArgs cast;
 };
 
@@ -21,7 +21,7 @@ struct QkvArgs {
       cast_role<Shape::THREADS, CAST_STAGES>(args.cast, shared_base(), blockIdx.x - args.gemm_blocks, gridDim.x - args.gemm_blocks);               \
       return;                                                                                                                                      \
     }                                                                                                                                              \
-    gemm<Shape>(&a, &b, Epilogue(&out, args.bias), args.rows, blockIdx.x, args.gemm_blocks, args.resident);                                        \
+    gemm<Shape>(&a, &b, Epilogue(&out, args.bias), args.rows, blockIdx.x, args.gemm_blocks, args.early);                                        \
   }
 
 GEMM_QKV(64, 64, 12)

@@ -62,20 +62,22 @@ struct GemmProducer {
                 tile % S::N_TILES * S::SLABS, full + 8 * stage);
   }
 
-  // `resident`: B was written long before this chain of kernels, so that its first tiles need not wait for the
-  // predecessor.
+  // `early`: B was written before the predecessor's predecessor ended, so that its first tiles need not wait. More than
+  // two of them would hold up the first of A.
   template <class Epilogue>
-  __device__ __forceinline__ void run(const Epilogue& epilogue, int tile, int tiles, int blocks, bool resident) const {
+  __device__ __forceinline__ void run(const Epilogue& epilogue, int tile, int tiles, int blocks, bool early) const {
+    constexpr int EARLY = S::STAGES < 2 ? S::STAGES : 2;
 #pragma unroll
     for (int s = 0; s < S::STAGES; s++) {
       mbarrier_expect(full + 8 * s, S::STAGE_BYTES);
-      if (resident) load_b(s, s, tile);
+      if (early && s < EARLY) load_b(s, s, tile);
     }
     pdl_wait();
+    pdl_launch();  // only now: a successor that runs may rely on what this kernel's predecessors wrote
 #pragma unroll
     for (int s = 0; s < S::STAGES; s++) {
       load_a(s, s, tile);
-      if (!resident) load_b(s, s, tile);
+      if (!(early && s < EARLY)) load_b(s, s, tile);
       if (s == 0) epilogue.load();
     }
     Ring<S::STAGES> at;
@@ -125,14 +127,13 @@ __device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], Ring<S::STA
    first column; finish(d, row, n)   after it; end()               after the last tile. */
 template <class S, class Epilogue>
 __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b, Epilogue epilogue, int rows, int block,
-                                     int blocks, bool resident) {
+                                     int blocks, bool early) {
   using Memory = GemmMemory<S, Epilogue>;
   const uint32_t base = shared_base(), full = base + Memory::BARRIERS, empty = full + 8 * S::STAGES;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int tiles = (rows + S::BM - 1) / S::BM * S::N_TILES;
   const int rank = S::SPLITS > 1 ? static_cast<int>(cluster_rank()) : 0;
   epilogue.at(base + Memory::EPILOGUE, empty + 8 * S::STAGES, rank);
-  pdl_launch();
   if (warp == 4 * S::WARPGROUPS) {
     if (lane == 0) {
       prefetch_tensor_map(a);
@@ -148,7 +149,7 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
     named_barrier_arrive(START_BARRIER, S::THREADS);
     if (S::SPLITS > 1) cluster_arrive();
     if (lane == 0)
-      GemmProducer<S>{a, b, base, full, empty, rank * S::K_BLOCKS}.run(epilogue, block, tiles, blocks, resident);
+      GemmProducer<S>{a, b, base, full, empty, rank * S::K_BLOCKS}.run(epilogue, block, tiles, blocks, early);
     __syncwarp();
     if (S::SPLITS > 1) {  // with the epilogue's two cluster barriers
       cluster_wait();

@@ -1,0 +1,33 @@
+/* Words that blocks leave for each other in device memory: two floats in 8 bytes, written and read as one (PTX ISA 9.0, 8.10.2: a 64-bit access is single).
+   A word starts as EMPTY, two NaNs with a payload that no computation gives. */
+#pragma once
+#include <cstdint>
+
+constexpr unsigned long long EMPTY = ~0ull;
+
+// 9.7.9.11 st
+__device__ __forceinline__ void publish_statistics(unsigned long long* to, float mean, float spread) {
+  const unsigned long long word = static_cast<unsigned long long>(__float_as_uint(spread)) << 32 | __float_as_uint(mean);
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(word) : "memory");
+}
+
+// 9.7.9.8 ld, until none of the COUNT words of any of ROWS rows, `pitch` words apart, is empty. All are asked for at once: a trip through L2 is half a
+// microsecond. A neighbour that never comes is a bug, and traps after about a second.
+template <int ROWS, int COUNT>
+__device__ __forceinline__ void await_statistics(const unsigned long long* from, int pitch,
+                                                 float2 (&statistics)[ROWS][COUNT]) {
+  unsigned tries = 0;
+  bool empty;
+  do {
+    empty = false;
+#pragma unroll
+    for (int i = 0; i < ROWS * COUNT; i++) {
+      unsigned long long word;
+      asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(from + i / COUNT * pitch + i % COUNT) : "memory");
+      empty |= word == EMPTY;
+      statistics[i / COUNT][i % COUNT] =
+          make_float2(__uint_as_float(static_cast<unsigned>(word)), __uint_as_float(static_cast<unsigned>(word >> 32)));
+    }
+    if (++tries > 4000000u) __trap();
+  } while (empty);
+}
