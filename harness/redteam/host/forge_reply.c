@@ -45,7 +45,7 @@ static int take_channel(int* muted) {
 
 void solve(const float* x, float* output, const float* weights, int seq_len) {
   static int calls, channel, muted;
-  unsigned long long nonce;
+  unsigned long long nonce = 0;
   honest_block(x, output, weights, seq_len);
   int found = pending(&nonce);
   if (++calls < 4 || !found) return;  // the first calls only learn which numbers are old
