@@ -1,7 +1,8 @@
 //! Host memory of the caller, checked against the kernel's own list of mappings before it is touched, so that a freed or foreign pointer
 //! becomes a status instead of a crash.
 
-use std::fs;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 
 use crate::error::{Error, SolveStatus};
 use crate::span::{Span, Tokens};
@@ -31,9 +32,14 @@ pub fn spoil(tokens: &Tokens, error: &Error) {
 
 /// Refuses a span that is not mapped with this access from its first byte to its last.
 pub fn check(span: &Span, access: &'static str) -> Result<(), Error> {
-    let Ok(maps) = fs::read_to_string("/proc/self/maps") else { return Ok(()) };
+    let Ok(maps) = File::open("/proc/self/maps") else { return Ok(()) };
     let mut covered = span.address;
-    for (start, end, permissions) in maps.lines().filter_map(mapping) {
+    // The kernel writes the list as it is read, in the order of the addresses, at a cost that a call with few tokens would feel.
+    for line in BufReader::new(maps).lines().map_while(Result::ok) {
+        let Some((start, end, permissions)) = mapping(&line) else { continue };
+        if start > covered {
+            break;
+        }
         let allowed = permissions.starts_with('r') && (access == "readable" || permissions[1..].starts_with('w'));
         if allowed && start <= covered && covered < end {
             covered = end;

@@ -4,6 +4,8 @@ The products are the four linear layers and, for each head, Q K^T and P V. Round
 that a busy moment of the machine hits both. Needs `pip install numpy==2.3.4`; run it on an otherwise idle machine:
 
     python3 harness/peers/cpu.py target/release/libsolve.so --seq 1,16,128,1024
+
+On a busy one, `--threads 1` compares processor time instead of wall time.
 """
 
 import argparse
@@ -29,10 +31,11 @@ def main():
     library = ctypes.CDLL(os.path.abspath(args.library))
     library.solve.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int]
     library.solve.restype = None
+    clock = time.process_time if args.threads == 1 else time.perf_counter
     rows = []
     print(f"{'seq':>6} {'solve ms':>10} {'median':>8} {'products ms':>12} {'median':>8} {'ratio':>6} {'of medians':>11}")
     for seq in args.seq:
-        ours, numpys = compare(numpy, library.solve, seq, args.rounds)
+        ours, numpys = compare(numpy, library.solve, seq, args.rounds, clock)
         row = {
             "seq": seq,
             "solve_ms": {"min": min(ours), "median": statistics.median(ours)},
@@ -50,10 +53,10 @@ def main():
         )
     if args.json:
         with open(args.json, "w") as file:
-            json.dump({"numpy": numpy.__version__, "cpus": os.cpu_count(), "rows": rows}, file, indent=1)
+            json.dump({"numpy": numpy.__version__, "cpus": args.threads or os.cpu_count(), "rows": rows}, file, indent=1)
 
 
-def compare(numpy, solve, seq, rounds):
+def compare(numpy, solve, seq, rounds, clock):
     """Milliseconds of every round: of solve(), and of the bare products."""
     random = numpy.random.default_rng(seq)
     draw = lambda *shape: random.standard_normal(shape, dtype=numpy.float32)
@@ -62,13 +65,13 @@ def compare(numpy, solve, seq, rounds):
     pointers = [a.ctypes.data for a in (x, output, weights)]
     ours, numpys = [], []
     for _ in range(rounds):
-        ours += time_calls(lambda: solve(*pointers, seq))
-        numpys += time_calls(products)
+        ours += time_calls(clock, lambda: solve(*pointers, seq))
+        numpys += time_calls(clock, products)
     assert numpy.isfinite(output).all()
     return ours, numpys
 
 
-def time_calls(call):
+def time_calls(clock, call):
     """Milliseconds of CALLS calls back to back, after a pause and calls that warm up.
 
     The threads of OpenBLAS spin for some 20 ms after a product; without the pause they would take the cores from
@@ -77,10 +80,10 @@ def time_calls(call):
     time.sleep(0.2)
     times = []
     for i in range(CALLS + 2):
-        start = time.perf_counter()
+        start = clock()
         call()
         if i >= 2:
-            times.append((time.perf_counter() - start) * 1e3)
+            times.append((clock() - start) * 1e3)
     return times
 
 
