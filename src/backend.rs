@@ -40,11 +40,16 @@ fn check_precision(precision: SolvePrecision) -> Result<(), Error> {
 pub fn solve(x: usize, output: usize, weights: usize, seq_len: i32) -> Result<(), Error> {
     let tokens = Tokens::new(x, output, 1, seq_len)?;
     let weights = Span::weights(weights)?;
-    tokens.check_apart(&weights)?;
     match driver()? {
-        None => cpu_forward(&tokens, host::read(&weights)?, false),
+        None => {
+            check_host(&tokens)?;
+            let values = host::read(&weights)?;
+            tokens.check_overlap(Some(&weights))?;
+            cpu_forward(&tokens, values, false)
+        }
         Some(driver) => {
             check_precision(Knobs::get()?.precision)?;
+            tokens.check_overlap(Some(&weights))?;
             cuda::solve::solve(driver, &tokens, &weights)
         }
     }
@@ -88,10 +93,15 @@ impl Block {
         match self {
             Self::Cpu(block) => {
                 check_no_stream(stream)?;
+                check_host(&tokens)?;
+                tokens.check_overlap(None)?;
                 let weights = block.weights.read().unwrap_or_else(PoisonError::into_inner);
                 cpu_forward(&tokens, &weights, options.causal)
             }
-            Self::Cuda(block) => block.forward(&tokens, stream),
+            Self::Cuda(block) => {
+                tokens.check_overlap(None)?;
+                block.forward(&tokens, stream)
+            }
         }
     }
 
@@ -132,9 +142,13 @@ pub fn version() -> String {
     text
 }
 
+fn check_host(tokens: &Tokens) -> Result<(), Error> {
+    host::check(&tokens.x, "readable")?;
+    host::check(&tokens.output, "writable")
+}
+
 fn cpu_forward(tokens: &Tokens, weights: &[f32], causal: bool) -> Result<(), Error> {
     let weights: &[f32; WEIGHTS_LEN] = weights.try_into().map_err(|_| Error::Null { argument: "weights" })?;
-    host::check(&tokens.output, "writable")?;
     let x = host::read(&tokens.x)?;
     let result = cpu::forward(x, Weights::new(weights), tokens.batch, tokens.seq_len, causal)?;
     host::write(&tokens.output)?.copy_from_slice(&result);

@@ -86,11 +86,7 @@ impl Tokens {
             return Err(Error::Invalid { argument: "batch * seq_len", value: rows as i64, expected });
         }
         let (x, output) = (Span::new("x", x, rows * D)?, Span::new("output", output, rows * D)?);
-        let tokens = Self { x, output, batch, seq_len };
-        if x.address != output.address {
-            tokens.check_apart(&x)?;
-        }
-        Ok(tokens)
+        Ok(Self { x, output, batch, seq_len })
     }
 
     /// Rows of x: every token of every sequence.
@@ -105,11 +101,15 @@ impl Tokens {
         self.x.is_misaligned() || self.output.is_misaligned()
     }
 
-    /// Refuses an input that shares memory with output.
-    pub fn check_apart(&self, input: &Span) -> Result<(), Error> {
-        if self.output.overlaps(input) {
-            let (output, address) = (self.output.address, input.address);
-            return Err(Error::Overlap { input: input.argument, output, address });
+    /// Refuses output that shares memory with an input, other than by being x. To be asked last: a shape that is far too large makes any two
+    /// buffers overlap, and then the buffers' lengths are the better answer.
+    pub fn check_overlap(&self, weights: Option<&Span>) -> Result<(), Error> {
+        let x = (self.x.address != self.output.address).then_some(&self.x);
+        for input in x.into_iter().chain(weights) {
+            if self.output.overlaps(input) {
+                let (output, address) = (self.output.address, input.address);
+                return Err(Error::Overlap { input: input.argument, output, address });
+            }
         }
         Ok(())
     }

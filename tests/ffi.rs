@@ -1,0 +1,236 @@
+//! Bad input that needs no GPU to exist: a status, a sentence that names the argument and the value, output as it was, and the next good call
+//! works. Runs on the CPU backend, on any machine.
+
+#[path = "common/api.rs"]
+mod api;
+#[path = "common/mod.rs"]
+mod common;
+
+use std::ffi::CStr;
+use std::ptr;
+
+use libtest_mimic::{Arguments, Trial};
+use solve::cuda::driver::{check_version, toolkit_version};
+use solve::dims::D;
+use solve::error::SolveStatus::{
+    self, BadHandle, BadPointer, InvalidArgument, Misaligned, NullPointer, Overlap, Unsupported,
+};
+use solve::ffi;
+use solve::weights::WEIGHTS_LEN;
+
+use api::{Block, message, options, raw_solve, solve};
+use common::{Random, check_block, reference, weights};
+
+fn main() -> std::process::ExitCode {
+    // SAFETY: no other thread runs yet.
+    unsafe { std::env::set_var("SOLVE_DEVICE", "cpu") };
+    let tests: [(&str, fn()); 7] = [
+        ("solve_refuses_bad_input", solve_refuses_bad_input),
+        ("create_refuses_bad_options", create_refuses_bad_options),
+        ("forward_and_update_refuse_bad_input", forward_and_update_refuse_bad_input),
+        ("a_destroyed_block_is_an_error", a_destroyed_block_is_an_error),
+        ("each_thread_has_its_own_status", each_thread_has_its_own_status),
+        ("strings_describe_the_library", strings_describe_the_library),
+        ("an_old_driver_is_named", an_old_driver_is_named),
+    ];
+    let trials = tests
+        .map(|(name, test)| {
+            Trial::test(name, move || {
+                test();
+                Ok(())
+            })
+        })
+        .into();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// Host memory that is unmapped again, read-only, or too short: what a program with a bug has.
+struct Pages(*mut libc::c_void, usize);
+
+impl Pages {
+    fn new(bytes: usize, protection: i32) -> Self {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: fresh anonymous memory.
+        let base = unsafe { libc::mmap(ptr::null_mut(), bytes + 4096, protection, flags, -1, 0) };
+        assert_ne!(base, libc::MAP_FAILED);
+        // SAFETY: the last page of it. Nothing can be mapped there by chance while it is protected.
+        assert_eq!(unsafe { libc::mprotect(base.byte_add(bytes), 4096, libc::PROT_NONE) }, 0);
+        Self(base, bytes + 4096)
+    }
+
+    fn address(&self) -> usize {
+        self.0.addr()
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new`.
+        unsafe { libc::munmap(self.0, self.1) };
+    }
+}
+
+type Row = (&'static str, [usize; 3], i32, SolveStatus, &'static [&'static str]);
+
+fn solve_refuses_bad_input() {
+    let (seq_len, host_weights) = (8, weights(60));
+    let host_x = Random::new(60).uniforms(seq_len * D);
+    let mut output = vec![f32::NAN; seq_len * D];
+    let short = Pages::new(4096, libc::PROT_READ | libc::PROT_WRITE);
+    let constant = Pages::new(8 * 4096, libc::PROT_READ);
+    let none = Pages::new(8 * 4096, libc::PROT_NONE);
+    let (a, b, c) = (host_x.as_ptr().addr(), output.as_mut_ptr().expose_provenance(), host_weights.as_ptr().addr());
+    let good = [a, b, c];
+    let end = usize::MAX - 4095;
+    let table: &[Row] = &[
+        ("x null", [0, b, c], 8, NullPointer, &["x is null"]),
+        ("output null", [a, 0, c], 8, NullPointer, &["output is null"]),
+        ("weights null", [a, b, 0], 8, NullPointer, &["weights is null"]),
+        ("seq_len 0", good, 0, InvalidArgument, &["seq_len is 0, expected 1 or more"]),
+        ("seq_len negative", good, i32::MIN, InvalidArgument, &["seq_len is -2147483648"]),
+        ("seq_len past memory", good, i32::MAX, BadPointer, &["not readable", "6597069763584 bytes"]),
+        ("x one byte off", [a + 1, b, c], 7, Misaligned, &["x is at", "not a multiple of 4"]),
+        ("output one byte off", [a, b + 1, c], 7, Misaligned, &["output is at"]),
+        ("weights two bytes off", [a, b, c + 2], 7, Misaligned, &["weights is at"]),
+        ("output over x", [a, a + 4, c], 7, Overlap, &["output", "overlaps x", "only output == x"]),
+        ("output over weights", [a, c, c], 1, Overlap, &["overlaps weights"]),
+        ("output at the end of weights", [a, c + 4 * WEIGHTS_LEN - 4, c], 1, Overlap, &["overlaps weights"]),
+        ("x foreign", [0x10, b, c], 8, BadPointer, &["x at 0x10 is not readable memory"]),
+        ("output foreign", [a, 0x7000_0000_0000, c], 8, BadPointer, &["output at 0x700000000000 is not writable"]),
+        ("weights past the end of memory", [a, b, end], 8, BadPointer, &["weights at 0xfffffffffffff000"]),
+        ("x without access", [none.address(), b, c], 8, BadPointer, &["x at", "not readable"]),
+        ("x short", [short.address(), b, c], 8, BadPointer, &["x at", "24576 bytes"]),
+        ("weights short", [a, b, short.address()], 8, BadPointer, &["weights at", "28351488 bytes"]),
+        ("output read-only", [a, constant.address(), c], 8, BadPointer, &["output at", "not writable"]),
+    ];
+    for (name, [x, output_at, weights], seq_len, status, words) in table {
+        let (got, sentence) = raw_solve(*x, *output_at, *weights, *seq_len).expect_err(name);
+        assert_eq!(got, *status, "{name}: {sentence}");
+        for word in *words {
+            assert!(sentence.contains(word), "{name}: {word:?} is not in {sentence:?}");
+        }
+        assert!(output.iter().all(|value| value.is_nan()), "{name}: output was touched");
+    }
+    solve(a, output.as_mut_ptr().expose_provenance(), c, seq_len).expect("the next good call");
+    check_block(&output, &reference(&host_x, &host_weights, 1, seq_len, false), "the next good call");
+}
+
+fn create_refuses_bad_options() {
+    let host_weights = weights(61);
+    let at = host_weights.as_ptr().expose_provenance();
+    let refuse = |weights: usize, change: fn(&mut ffi::SolveOptions), status: SolveStatus, words: &str| {
+        let (got, sentence) = Block::create(weights, &options(change)).map(|_| ()).expect_err(words);
+        assert_eq!(got, status, "{sentence}");
+        assert!(sentence.contains(words), "{words:?} is not in {sentence:?}");
+    };
+    refuse(at, |o| o.size = 0, InvalidArgument, "options->size is 0");
+    refuse(at, |o| o.size += 8, InvalidArgument, "options->size is 32");
+    refuse(at, |o| o.device = -7, InvalidArgument, "options->device is -7");
+    refuse(at, |o| o.max_tokens = -1, InvalidArgument, "options->max_tokens is -1");
+    refuse(0, |_| {}, NullPointer, "weights is null");
+    refuse(at + 1, |_| {}, Misaligned, "weights is at");
+    refuse(0x1000, |_| {}, BadPointer, "weights at 0x1000");
+
+    let mut bytes = options(|_| {});
+    // A C program can put any int there.
+    let precision = (&raw mut bytes.precision).cast::<i32>();
+    // SAFETY: an int in the place of an int; the library reads it as one.
+    let status = unsafe {
+        precision.write(77);
+        ffi::solve_block_create(ptr::with_exposed_provenance(at), &raw const bytes, &mut ptr::null_mut())
+    };
+    assert_eq!(status, InvalidArgument);
+    assert!(message().contains("options->precision is 77"), "{}", message());
+    // SAFETY: the library checks the pointer.
+    let status = unsafe { ffi::solve_block_create(ptr::with_exposed_provenance(at), ptr::null(), ptr::null_mut()) };
+    assert_eq!((status, message().as_str()), (NullPointer, "block is null"));
+    Block::create(at, &options(|_| {})).expect("the next good call");
+}
+
+fn forward_and_update_refuse_bad_input() {
+    let host_weights = weights(62);
+    let host_x = Random::new(62).uniforms(4 * D);
+    let mut output = vec![f32::NAN; 4 * D];
+    let (x, to) = (host_x.as_ptr().addr(), output.as_mut_ptr().expose_provenance());
+    let block = Block::create(host_weights.as_ptr().addr(), &options(|o| o.max_tokens = 4)).expect("create");
+    let refuse = |(x, to, batch, seq_len, stream): (usize, usize, usize, usize, usize), status, words: &str| {
+        let got = block.call(x, to, batch, seq_len, ptr::without_provenance_mut(stream));
+        assert_eq!(got, status, "{}", message());
+        assert!(message().contains(words), "{words:?} is not in {:?}", message());
+    };
+    refuse((0, to, 1, 4, 0), NullPointer, "x is null");
+    refuse((x, 0, 1, 4, 0), NullPointer, "output is null");
+    refuse((x, to, 0, 4, 0), InvalidArgument, "batch is 0");
+    refuse((x, to, 4, 0, 0), InvalidArgument, "seq_len is 0");
+    refuse((x, to, 1, 5, 0), InvalidArgument, "batch * seq_len is 5, expected at most the max_tokens");
+    refuse((x, to, 70_000, 1, 0), InvalidArgument, "batch is 70000");
+    refuse((x, to, 60_000, 60_000, 0), InvalidArgument, "batch * seq_len is 3600000000");
+    refuse((x + 2, to, 1, 3, 0), Misaligned, "x is at");
+    refuse((x, x + 4, 1, 3, 0), Overlap, "overlaps x");
+    refuse((0x20, to, 1, 4, 0), BadPointer, "x at 0x20");
+    refuse((x, to, 1, 4, 99), InvalidArgument, "stream is 99, expected null");
+    assert!(output.iter().all(|value| value.is_nan()), "output was touched");
+    assert_eq!(block.update(0, ptr::null_mut::<u8>()).expect_err("null").0, NullPointer);
+    assert_eq!(block.update(0x40, ptr::null_mut::<u8>()).expect_err("foreign").0, BadPointer);
+
+    assert_eq!(block.raw_forward(x, output.as_mut_ptr().expose_provenance(), 2, 2), SolveStatus::Ok);
+    check_block(&output, &reference(&host_x, &host_weights, 2, 2, false), "the next good call");
+}
+
+fn a_destroyed_block_is_an_error() {
+    let host_weights = weights(63);
+    let mut x = Random::new(63).uniforms(D);
+    let at = x.as_mut_ptr().expose_provenance();
+    let block = Block::create(host_weights.as_ptr().addr(), &options(|_| {})).expect("create");
+    // SAFETY: any handle may be destroyed, also twice, and null.
+    unsafe {
+        assert_eq!(ffi::solve_block_destroy(block.0), SolveStatus::Ok);
+        assert_eq!(ffi::solve_block_destroy(block.0), BadHandle);
+        assert_eq!(ffi::solve_block_destroy(ptr::null_mut()), SolveStatus::Ok);
+    }
+    assert_eq!(block.raw_forward(at, at, 1, 1), BadHandle);
+    assert!(message().contains("already destroyed"), "{}", message());
+    assert_eq!(block.update(at, ptr::null_mut::<u8>()).expect_err("destroyed").0, BadHandle);
+    for invented in [1, 0x1234_5678] {
+        let invented = Block(ptr::without_provenance_mut(invented));
+        assert_eq!(invented.raw_forward(at, at, 1, 1), BadHandle);
+    }
+    assert_eq!(Block(ptr::null_mut()).raw_forward(at, at, 1, 1), NullPointer);
+    solve(at, at, host_weights.as_ptr().addr(), 1).expect("the next good call");
+}
+
+fn each_thread_has_its_own_status() {
+    let failed = raw_solve(0, 0, 0, 1).expect_err("null");
+    assert_eq!(failed.0, NullPointer);
+    std::thread::spawn(|| {
+        assert_eq!(ffi::solve_last_status(), SolveStatus::Ok, "before the first call");
+        assert_eq!(message(), "");
+        assert_eq!(raw_solve(4, 4, 4, 0).expect_err("seq_len").0, InvalidArgument);
+    })
+    .join()
+    .expect("the thread");
+    assert_eq!((ffi::solve_last_status(), message()), failed, "another thread's failure is not this one's");
+}
+
+fn text(string: *const std::ffi::c_char) -> &'static str {
+    // SAFETY: static strings of the library.
+    unsafe { CStr::from_ptr(string) }.to_str().expect("ASCII")
+}
+
+fn strings_describe_the_library() {
+    let all: Vec<&str> = (0..=13).map(|status| text(ffi::solve_status_string(status))).collect();
+    assert_eq!((all[0], all[13]), ("ok", "unknown status"));
+    assert_eq!(text(ffi::solve_status_string(-1)), "unknown status");
+    let different: std::collections::HashSet<&&str> = all.iter().collect();
+    assert_eq!(different.len(), all.len());
+    assert!(text(ffi::solve_version()).starts_with(env!("CARGO_PKG_VERSION")));
+    let id = text(ffi::solve_build_id());
+    assert!(id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
+}
+
+fn an_old_driver_is_named() {
+    let error = check_version(11_040).expect_err("too old");
+    assert_eq!(error.status(), Unsupported);
+    assert!(error.to_string().contains("supports CUDA 11.4, this build needs"), "{error}");
+    assert!(check_version(toolkit_version().max(12_080)).is_ok());
+}

@@ -1,0 +1,142 @@
+//! On a machine without a GPU, or with none in sight, everything runs on the CPU: solve, the handle, threads.
+
+#[path = "common/api.rs"]
+mod api;
+#[path = "common/mod.rs"]
+mod common;
+
+use std::process::Command;
+use std::{env, ptr, thread};
+
+use libtest_mimic::{Arguments, Trial};
+use solve::dims::D;
+use solve::error::SolveStatus;
+
+use api::{Block, message, options, raw_solve, solve};
+use common::{Random, check_block, reference, weights};
+
+const TASK: &str = "SOLVE_TEST_TASK";
+
+fn main() -> std::process::ExitCode {
+    // Before the driver is looked for: it then sees no GPU, where there is one.
+    // SAFETY: no other thread runs yet.
+    unsafe { env::set_var("CUDA_VISIBLE_DEVICES", "") };
+    if env::var_os(TASK).is_some() {
+        let mut x = vec![0.5f32; D];
+        let weights = weights(70);
+        let at = x.as_mut_ptr().expose_provenance();
+        println!("{:?}", raw_solve(at, at, weights.as_ptr().addr(), 1));
+        return std::process::ExitCode::SUCCESS;
+    }
+    let tests: [(&str, fn()); 6] = [
+        ("solve_runs_on_the_cpu", solve_runs_on_the_cpu),
+        ("a_block_runs_on_the_cpu", a_block_runs_on_the_cpu),
+        ("update_changes_the_weights", update_changes_the_weights),
+        ("a_gpu_that_is_asked_for_is_missed", a_gpu_that_is_asked_for_is_missed),
+        ("knobs", knobs),
+        ("threads", threads),
+    ];
+    let trials = tests
+        .map(|(name, test)| {
+            Trial::test(name, move || {
+                test();
+                Ok(())
+            })
+        })
+        .into();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn solve_runs_on_the_cpu() {
+    let host_weights = weights(71);
+    for seq_len in [1, 2, 17, 64] {
+        let mut x = Random::new(seq_len as u64).uniforms(seq_len * D);
+        let wanted = reference(&x, &host_weights, 1, seq_len, false);
+        let mut output = vec![f32::NAN; x.len()];
+        let (from, to) = (x.as_mut_ptr().expose_provenance(), output.as_mut_ptr().expose_provenance());
+        solve(from, to, host_weights.as_ptr().addr(), seq_len).expect("solve");
+        assert!(output == wanted, "seq_len {seq_len}");
+        solve(from, from, host_weights.as_ptr().addr(), seq_len).expect("in place");
+        assert!(x == wanted, "in place, seq_len {seq_len}");
+    }
+}
+
+fn a_block_runs_on_the_cpu() {
+    let mut host_weights = weights(72);
+    for causal in [0, 1] {
+        let x = Random::new(72).uniforms(3 * 20 * D);
+        let wanted = reference(&x, &host_weights, 3, 20, causal == 1);
+        let block = Block::create(host_weights.as_ptr().addr(), &options(|o| o.causal = causal)).expect("create");
+        // The block has its own copy.
+        let kept = host_weights.clone();
+        host_weights.fill(f32::NAN);
+        let mut output = vec![f32::NAN; x.len()];
+        let status = block.raw_forward(x.as_ptr().addr(), output.as_mut_ptr().expose_provenance(), 3, 20);
+        assert_eq!(status, SolveStatus::Ok, "{}", message());
+        check_block(&output, &wanted, "batch of 3");
+        host_weights = kept;
+    }
+}
+
+fn update_changes_the_weights() {
+    let (first, second) = (weights(73), weights(74));
+    let mut x = Random::new(73).uniforms(D);
+    let wanted = reference(&x, &second, 1, 1, false);
+    let block = Block::create(first.as_ptr().addr(), &options(|_| {})).expect("create");
+    block.update(second.as_ptr().addr(), ptr::null_mut::<u8>()).expect("update");
+    let at = x.as_mut_ptr().expose_provenance();
+    assert_eq!(block.raw_forward(at, at, 1, 1), SolveStatus::Ok);
+    check_block(&x, &wanted, "after the update");
+}
+
+fn a_gpu_that_is_asked_for_is_missed() {
+    let host_weights = weights(75);
+    let asked = Block::create(host_weights.as_ptr().addr(), &options(|o| o.device = 0)).map(|_| ());
+    let (status, sentence) = asked.expect_err("there is no device 0");
+    assert_eq!(status, SolveStatus::NoDevice);
+    assert!(sentence.starts_with("no usable GPU"), "{sentence}");
+}
+
+fn child(name: &str, value: &str) -> String {
+    let program = env::current_exe().expect("this program has a path");
+    let output = Command::new(program).env(TASK, "1").env(name, value).output().expect("it runs");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn knobs() {
+    assert_eq!(child("SOLVE_DEVICE", "cpu").trim(), "Ok(())");
+    assert!(child("SOLVE_DEVICE", "cuda").contains("NoDevice"));
+    assert!(child("SOLVE_DEVICE", "tpu").contains("SOLVE_DEVICE is \\\"tpu\\\", expected cpu or cuda"));
+    assert!(child("SOLVE_PRECISION", "double").contains("SOLVE_PRECISION is \\\"double\\\", expected fast or exact"));
+    assert_eq!(child("SOLVE_PRECISION", "exact").trim(), "Ok(())", "the CPU is exact");
+}
+
+fn threads() {
+    let host_weights = weights(76);
+    let block = Block::create(host_weights.as_ptr().addr(), &options(|_| {})).expect("create");
+    let (block, weights_at) = (block.0.expose_provenance(), host_weights.as_ptr().addr());
+    thread::scope(|scope| {
+        for index in 0..6usize {
+            scope.spawn(move || {
+                let block = std::mem::ManuallyDrop::new(Block(ptr::with_exposed_provenance_mut(block)));
+                let seq_len = [1, 3, 10, 16, 25, 40][index];
+                let x = Random::new(index as u64).uniforms(seq_len * D);
+                let mut output = vec![f32::NAN; x.len()];
+                let (from, to) = (x.as_ptr().addr(), output.as_mut_ptr().expose_provenance());
+                solve(from, to, weights_at, seq_len).expect("solve");
+                let first = output.clone();
+                for _ in 0..10 {
+                    output.fill(f32::NAN);
+                    let to = output.as_mut_ptr().expose_provenance();
+                    if index % 2 == 0 {
+                        solve(from, to, weights_at, seq_len).expect("solve");
+                    } else {
+                        assert_eq!(block.raw_forward(from, to, 1, seq_len), SolveStatus::Ok);
+                    }
+                    assert!(output == first, "thread {index} got something else");
+                }
+            });
+        }
+    });
+    drop(Block(ptr::with_exposed_provenance_mut(block)));
+}
