@@ -1,12 +1,14 @@
 /* att = softmax(Q K^T / 8) V for one head and 128 of its queries, keys streamed once, no score ever in global memory.
 
    Shapes: qkv (batch, seq_len, 3 D) fp16, read in place: Q at columns 64 h, K at D + 64 h, V at 2 D + 64 h of head h;
-   att (batch, seq_len, D) fp16. Grid (ceil(seq_len / 128), HEADS, batch); GROUPS * 128 threads.
-   Each group of four warps holds all 128 queries, 32 a warp, and takes every GROUPS-th tile of 64 keys through its own
-   double buffer and with its own barrier, so that one group's exponentials run under the other's products. The groups'
-   results are merged at the end. Scores and output stay in registers: the accumulators of S = Q K^T are, once
-   exponentiated, the A fragments of P V. Keys past the end repeat the last one and are masked; the causal variant stops
-   at the diagonal. Limiter: tensor cores, closely followed by shared-memory reads and exponentials. */
+   att (batch, seq_len, D) fp16. Grid (ceil(seq_len / 128), HEADS, batch), GROUPS * 128 threads.
+
+   A group of four warps holds all 128 queries, 32 a warp, and takes every GROUPS-th tile of 64 keys through its own
+   double buffer with its own barrier; the groups' results are merged at the end. Scores and output stay in registers:
+   the accumulators of S = Q K^T, once exponentiated, are the A fragments of P V. Keys past the end are zero and masked;
+   the causal variant stops at the diagonal.
+
+   Shared memory: AttentionShared::BYTES. Limiter: tensor cores, then shared-memory reads and exponentials. */
 #pragma once
 
 #include "attention/softmax.cuh"
@@ -18,19 +20,19 @@
 constexpr int QUERIES = 128;
 constexpr int KEYS = 64;
 constexpr int GROUP_THREADS = 128;
-constexpr int QUERIES_A_WARP = 32;
+constexpr int WARP_QUERIES = 32;
 
 using QueryTile = Tile<QUERIES, HEAD_DIM>;
 using KeyTile = Tile<KEYS, HEAD_DIM>;  // of K or of V
 
-// The queries, where the result is staged on its way out; then for each group two buffers of one K and one V tile.
+// The queries, and later the result on its way out; then for each group two tiles of K and two of V.
 template <int GROUPS>
 struct AttentionShared {
   static constexpr int GROUP = 4 * KeyTile::SIZE;  // halves
   static constexpr int BYTES = (QueryTile::SIZE + GROUPS * GROUP) * 2;
 };
 
-// scores = Q K^T for this warp's 32 queries and the tile's 64 keys.
+// scores = Q K^T for this warp's queries and the tile's 64 keys.
 template <class Arch>
 __device__ void score_tile(WarpScores& scores, const unsigned (&q)[2][4][4], const __half* keys, int lane) {
 #pragma unroll
@@ -55,28 +57,19 @@ __device__ void score_tile(WarpScores& scores, const unsigned (&q)[2][4][4], con
 
 // out += P V.
 template <class Arch>
-__device__ void weigh_tile(WarpScores& out, const WarpScores& weights, const __half* values, int lane) {
+__device__ void weigh_tile(WarpScores& out, const WarpWeights& weights, const __half* values, int lane) {
 #pragma unroll
-  for (int depth = 0; depth < 4; ++depth) {
-    unsigned p[2][4];
-#pragma unroll
-    for (int i = 0; i < 2; ++i)
-#pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        const float* pair = &weights[i][2 * depth + r / 2][r % 2 * 2];
-        p[i][r] = pack_half2(pair[0], pair[1]);
-      }
+  for (int depth = 0; depth < 4; ++depth)
 #pragma unroll
     for (int pair = 0; pair < 4; ++pair) {
       unsigned v[4];
       load_b_kn<KeyTile>(v, values + 16 * depth * KeyTile::PITCH + 16 * pair, lane);
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        Arch::mma(out[i][2 * pair], p[i], v[0], v[1]);
-        Arch::mma(out[i][2 * pair + 1], p[i], v[2], v[3]);
+        Arch::mma(out[i][2 * pair], weights[i][depth], v[0], v[1]);
+        Arch::mma(out[i][2 * pair + 1], weights[i][depth], v[2], v[3]);
       }
     }
-  }
 }
 
 // Sets the scores of keys that this warp's queries may not see to -inf. `keys_left` counts the keys from the tile's
@@ -103,7 +96,7 @@ __device__ void attention(const __half* __restrict__ qkv, __half* __restrict__ a
   const int group = threadIdx.x / GROUP_THREADS;
   const int thread = threadIdx.x % GROUP_THREADS;
   const int first_query = (CAUSAL ? gridDim.x - 1 - blockIdx.x : blockIdx.x) * QUERIES;  // the longest blocks first
-  const int warp_query = thread / 32 * QUERIES_A_WARP;
+  const int warp_query = thread / 32 * WARP_QUERIES;
   const size_t first_token = static_cast<size_t>(blockIdx.z) * seq_len;
   const __half* head = qkv + first_token * QKV + blockIdx.y * HEAD_DIM;
 
@@ -112,17 +105,17 @@ __device__ void attention(const __half* __restrict__ qkv, __half* __restrict__ a
   const int seen = CAUSAL ? min(seq_len, first_query + QUERIES) : seq_len;
   const int tiles = (seen + KEYS - 1) / KEYS;
 
-  typename Arch::template Copy<QueryTile, GROUPS * GROUP_THREADS> copy_q;
-  typename Arch::template Copy<KeyTile, GROUP_THREADS> copy_k, copy_v;
+  typename Arch::template Copy<QueryTile, QKV, GROUPS * GROUP_THREADS> copy_q;
+  typename Arch::template Copy<KeyTile, QKV, GROUP_THREADS> copy_k, copy_v;
   const auto part = [&](int tile, int which) { return head + static_cast<size_t>(tile) * KEYS * QKV + which * D; };
-  const auto last = [&](int tile) { return seq_len - 1 - tile * KEYS; };
+  const auto left = [&](int tile) { return seq_len - tile * KEYS; };
 
-  copy_q.fetch(queries, head + static_cast<size_t>(first_query) * QKV, QKV, threadIdx.x, seq_len - 1 - first_query);
+  copy_q.fetch(queries, head + static_cast<size_t>(first_query) * QKV, threadIdx.x, seq_len - first_query);
   copy_q.land(queries, threadIdx.x);
   Arch::commit();
   if (group < tiles) {
-    copy_k.fetch(buffers, part(group, 1), QKV, thread, last(group));
-    copy_v.fetch(buffers + KeyTile::SIZE, part(group, 2), QKV, thread, last(group));
+    copy_k.fetch(buffers, part(group, 1), thread, left(group));
+    copy_v.fetch(buffers + KeyTile::SIZE, part(group, 2), thread, left(group));
     copy_k.land(buffers, thread);
     copy_v.land(buffers + KeyTile::SIZE, thread);
   }
@@ -141,34 +134,36 @@ __device__ void attention(const __half* __restrict__ qkv, __half* __restrict__ a
   WarpScores out = {};
   int slot = 0;
 #pragma unroll 1
-  for (int tile = group; tile < tiles; tile += GROUPS) {
-    Arch::template wait<0>();
-    barrier<GROUP_THREADS>(1 + group);  // this tile has landed, and all have read the one before it
+  for (int tile = group; tile < tiles; tile += GROUPS, slot ^= 1) {
+    const int next = tile + GROUPS;
     const __half* keys = buffers + slot * 2 * KeyTile::SIZE;
-    __half* next = buffers + (slot ^ 1) * 2 * KeyTile::SIZE;
-    const bool more = tile + GROUPS < tiles;
-    if (more) copy_k.fetch(next, part(tile + GROUPS, 1), QKV, thread, last(tile + GROUPS));
+    __half* next_keys = buffers + (slot ^ 1) * 2 * KeyTile::SIZE;
+    Arch::template wait<0>();
+    barrier<GROUP_THREADS>(1 + group);  // this tile has landed, and the group has read the one before it
+
+    if (next < tiles) copy_k.fetch(next_keys, part(next, 1), thread, left(next));
     WarpScores scores;
     score_tile<Arch>(scores, q, keys, lane);
-    if (more) {
-      copy_k.land(next, thread);
-      copy_v.fetch(next + KeyTile::SIZE, part(tile + GROUPS, 2), QKV, thread, last(tile + GROUPS));
-      Arch::commit();
+    if (next < tiles) {
+      copy_k.land(next_keys, thread);
+      copy_v.fetch(next_keys + KeyTile::SIZE, part(next, 2), thread, left(next));
     }
-    mask_tile<CAUSAL>(scores, seq_len - tile * KEYS, tile * KEYS - first_query - warp_query, lane);
-    softmax.weigh(scores, out);
-    weigh_tile<Arch>(out, scores, keys + KeyTile::SIZE, lane);
-    if (more) copy_v.land(next + KeyTile::SIZE, thread);
-    slot ^= 1;
+    Arch::commit();
+
+    mask_tile<CAUSAL>(scores, left(tile), tile * KEYS - first_query - warp_query, lane);
+    WarpWeights weights;
+    softmax.weigh(scores, weights, out);
+    weigh_tile<Arch>(out, weights, keys + KeyTile::SIZE, lane);
+    if (next < tiles) copy_v.land(next_keys + KeyTile::SIZE, thread);
   }
 
   if constexpr (GROUPS == 2) {
-    barrier<GROUP_THREADS>(1 + group);  // this group has read its buffers for the last time
+    barrier<GROUP_THREADS>(1 + group);  // this group has read its tiles for the last time
     float4* exchange = reinterpret_cast<float4*>(queries + QueryTile::SIZE + AttentionShared<GROUPS>::GROUP) + thread;
-    if (group == 1) softmax.leave(out, exchange);
+    if (group == 1) softmax.leave<GROUP_THREADS>(out, exchange);
     __syncthreads();
     if (group == 1) return;
-    softmax.merge(out, exchange);
+    softmax.merge<GROUP_THREADS>(out, exchange);
   }
   softmax.normalise(out);
   store_warp_tile(att + (first_token + first_query + warp_query) * D + blockIdx.y * HEAD_DIM, D,

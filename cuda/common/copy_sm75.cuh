@@ -3,25 +3,31 @@
  */
 #pragma once
 
-#include <climits>
-
 #include "common/tile.cuh"
 
 struct CopySm75 {
-  template <class T, int THREADS>
+  // Tiles of type T whose rows lie PITCH halves apart in global memory, copied by THREADS threads.
+  template <class T, int PITCH, int THREADS>
   struct Copy {
-    uint4 staged[Chunks<T, THREADS>::ROUNDS];
+    using C = Chunks<T, THREADS>;
+    uint4 staged[C::ROUNDS];
 
-    // Starts the copy of a tile whose first row is `source`; rows past `last` repeat row `last`.
-    __device__ void fetch(__half*, const __half* source, int pitch, int thread, int last = INT_MAX) {
-      Chunks<T, THREADS>::each(thread, [&](int round, int row, int column) {
-        staged[round] = *reinterpret_cast<const uint4*>(source + static_cast<size_t>(min(row, last)) * pitch + column);
+    // Starts the copy of the tile at `source`.
+    __device__ void fetch(__half* tile, const __half* source, int thread) { fetch(tile, source, thread, T::ROWS); }
+
+    // The same for a tile of which only the first `rows` rows exist; the others become zero.
+    __device__ void fetch(__half*, const __half* source, int thread, int rows) {
+      const __half* from = source + C::row(thread) * PITCH + C::column(thread);
+      rows -= C::row(thread);
+      C::each(thread, [&](int round, int row, int column) {
+        staged[round] = row < rows ? *reinterpret_cast<const uint4*>(from + row * PITCH + column) : uint4{};
       });
     }
     // Finishes it: writes the tile.
     __device__ void land(__half* tile, int thread) {
-      Chunks<T, THREADS>::each(thread, [&](int round, int row, int column) {
-        *reinterpret_cast<uint4*>(tile + row * T::PITCH + column) = staged[round];
+      __half* to = tile + C::row(thread) * T::PITCH + C::column(thread);
+      C::each(thread, [&](int round, int row, int column) {
+        *reinterpret_cast<uint4*>(to + row * T::PITCH + column) = staged[round];
       });
     }
   };

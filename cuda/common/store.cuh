@@ -20,7 +20,11 @@ __device__ void store_warp_tile(__half* out, size_t pitch, int row_limit, __half
       *reinterpret_cast<unsigned*>(at + 8 * T::PITCH) = pack_half2(acc[i][j][2], acc[i][j][3]);
     }
   __syncwarp();
-  Chunks<T, 32>::each(lane, [&](int, int row, int column) {
+  using C = Chunks<T, 32>;
+  scratch += C::row(lane) * T::PITCH + C::column(lane);
+  out += C::row(lane) * pitch + C::column(lane);
+  row_limit -= C::row(lane);
+  C::each(lane, [&](int, int row, int column) {
     if (row < row_limit)
       *reinterpret_cast<uint4*>(out + row * pitch + column) =
           *reinterpret_cast<const uint4*>(scratch + row * T::PITCH + column);

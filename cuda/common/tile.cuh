@@ -15,19 +15,28 @@ struct Tile {
   static_assert(COLS % 16 == 0, "an odd number of 16-byte words a row");
 };
 
-// Deals the 16-byte chunks of a tile to THREADS threads: visit(round, row, column) for each chunk of `thread`.
+// Deals the 16-byte chunks of a tile to THREADS threads. LANES neighbours take neighbouring chunks of a row, and a
+// thread's chunks lie a constant distance apart, so that one address and constants reach them all.
 template <class T, int THREADS>
 struct Chunks {
   static constexpr int PER_ROW = T::COLS / 8;
-  static constexpr int TOTAL = T::ROWS * PER_ROW;
-  static constexpr int ROUNDS = (TOTAL + THREADS - 1) / THREADS;
+  static constexpr int LANES = PER_ROW % 8 == 0 ? 8 : PER_ROW % 4 == 0 ? 4 : 2;
+  static constexpr int ROW_STEP = THREADS / LANES;
+  static constexpr int ROW_ROUNDS = (T::ROWS + ROW_STEP - 1) / ROW_STEP;
+  static constexpr int COLUMN_ROUNDS = PER_ROW / LANES;
+  static constexpr int ROUNDS = ROW_ROUNDS * COLUMN_ROUNDS;
 
+  static __device__ int row(int thread) { return thread / LANES; }
+  static __device__ int column(int thread) { return thread % LANES * 8; }
+
+  // visit(round, row, column) for each chunk of `thread`, row and column counted from its first one.
   template <class Visit>
   static __device__ void each(int thread, Visit visit) {
 #pragma unroll
-    for (int round = 0; round < ROUNDS; ++round) {
-      const int chunk = thread + round * THREADS;
-      if (TOTAL % THREADS == 0 || chunk < TOTAL) visit(round, chunk / PER_ROW, chunk % PER_ROW * 8);
-    }
+    for (int i = 0; i < ROW_ROUNDS; ++i)
+#pragma unroll
+      for (int j = 0; j < COLUMN_ROUNDS; ++j)
+        if (T::ROWS % ROW_STEP == 0 || row(thread) < T::ROWS - i * ROW_STEP)
+          visit(i * COLUMN_ROUNDS + j, i * ROW_STEP, j * LANES * 8);
   }
 };

@@ -65,7 +65,7 @@ __device__ void finish_slices(const Sums<G>& sums, float* partial, const float* 
       store_pair(at + 8 * SUM_PITCH, sums[i][j][2], sums[i][j][3]);
     }
   __syncthreads();
-#pragma unroll
+#pragma unroll 2
   for (int pair = threadIdx.x; pair < G::BM * G::BN / 2; pair += G::THREADS) {
     const int row = pair / (G::BN / 2);
     const int column = pair % (G::BN / 2) * 2;

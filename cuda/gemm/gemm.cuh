@@ -3,9 +3,10 @@
    Shapes: a (rows, K) fp16, w (K, N) fp16 as the caller stores it, bias (N) fp32, residual and out (rows, N). `rows` is
    any; N and K are the layer's. Grid: ceil(rows / BM) * (N / BN), 1-D, the column tile running fastest so that
    neighbours share rows of a. Shared memory: GemmShared::BYTES, a ring of stages that copies fill while the warps
-   multiply. Rows past the end repeat the last row and are not stored. Limiter: tensor cores and shared-memory reads for
-   the large tiles; L2 latency for the small ones, whose K slices keep many warps and bytes in flight on a short
-   problem. */
+   multiply. Rows past the end are zero and are not stored.
+
+   Limiter: tensor cores and shared-memory reads for the large tiles; L2 latency and bandwidth into one SM for the small
+   ones, whose slices of K keep many warps and bytes in flight on a short problem. */
 #pragma once
 
 #include "common/ldmatrix.cuh"
@@ -64,6 +65,7 @@ __device__ void multiply(Sums<G>& sums, __half* stages, const __half* a, const _
     land(stages + step * S::STAGE);
     Arch::commit();
   }
+#pragma unroll 1
   for (int i = threadIdx.x; i < G::BN; i += G::THREADS) bias_tile[i] = bias[i];
   Arch::template wait<S::STAGES - 2>();
   __syncthreads();
@@ -73,7 +75,7 @@ __device__ void multiply(Sums<G>& sums, __half* stages, const __half* a, const _
   __half* free = end - S::STAGE;  // read by all, or not yet used
   Fragments<G> fragments[2];
   fragments[0].load(stage, 0);
-#pragma unroll DEPTHS % 2 + 1
+#pragma unroll 1
   for (int step = 0; step < STEPS; ++step) {
     const bool more = step + S::STAGES - 1 < STEPS;
     if (more) fetch(step + S::STAGES - 1, free);

@@ -1,17 +1,17 @@
 /* The tiles of the portable GEMMs, and the kernels gemm_<layer>_<tile>. Included once by each gemm_<arch>.cu, which
-   names its architecture `Arch` first. Every tile has 256 threads and fits the 99 KB of shared memory of sm_86. */
+   names its architecture `Arch` first. Every tile fits the 99 KB of shared memory that a block of sm_86 may have. */
 #pragma once
 
 #include "common/workspace.cuh"
 #include "gemm/epilogue.cuh"
 #include "gemm/gemm.cuh"
 
-//                      BM   BN   BK  WM WN WK stages
+//                        BM   BN  BK WM WN WK stages
 using Tile16x32 = GemmTile<16, 32, 128, 1, 1, 8, 6>;
-using Tile32x48 = GemmTile<32, 48, 128, 1, 1, 8, 4>;
-using Tile64x48 = GemmTile<64, 48, 64, 2, 1, 4, 5>;
-using Tile64x96 = GemmTile<64, 96, 64, 2, 2, 2, 4>;
-using Tile128x96 = GemmTile<128, 96, 32, 4, 2, 1, 5>;
+using Tile32x64 = GemmTile<32, 64, 64, 1, 2, 4, 4>;
+using Tile64x64 = GemmTile<64, 64, 64, 2, 1, 2, 4>;
+using Tile64x96 = GemmTile<64, 96, 64, 2, 2, 1, 4>;
+using Tile128x96 = GemmTile<128, 96, 64, 2, 2, 1, 3>;
 using Tile128x192 = GemmTile<128, 192, 32, 2, 4, 1, 4>;
 
 #define GEMM(LAYER, TILE, EPILOGUE, N, K, BLOCKS_PER_SM)                                                           \
@@ -28,8 +28,8 @@ using Tile128x192 = GemmTile<128, 192, 32, 2, 4, 1, 4>;
   GEMM(proj, TILE, BiasResidual, D, FFN, BLOCKS_PER_SM)
 
 GEMM_LAYERS(16x32, 2)
-GEMM_LAYERS(32x48, 2)
-GEMM_LAYERS(64x48, 2)
+GEMM_LAYERS(32x64, 2)
+GEMM_LAYERS(64x64, 2)
 GEMM_LAYERS(64x96, 2)
 GEMM_LAYERS(128x96, 2)
 GEMM_LAYERS(128x192, 1)
