@@ -20,6 +20,13 @@ struct CastLayernormArgs {
   CastArgs cast;
 };
 
+// 9.7.9.8 ld with an L2 policy
+__device__ __forceinline__ float4 load_once_4(const float* p, uint64_t policy) {
+  float4 v;
+  asm volatile("ld.global.L2::cache_hint.v4.f32 {%0, %1, %2, %3}, [%4], %5;" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(p), "l"(policy));
+  return v;
+}
+
 // The six small parameters in the order of `vectors`
 __device__ __forceinline__ float small_parameter(const float* weights, int i) {
   if (i < QKV) return weights[B_QKV + i];
@@ -40,9 +47,10 @@ extern "C" __global__ void __launch_bounds__(256) cast_layernorm(const CastLayer
     const int chunk = args.cast.first + block;
     const float* from = args.cast.weights + cast_source(chunk) + 4 * threadIdx.x;
     __half* to = args.cast.packed + chunk * CAST_CHUNK + 4 * threadIdx.x;
+    const uint64_t policy = evict_first_policy();
     float4 v[4];
 #pragma unroll
-    for (int i = 0; i < 4; i++) v[i] = aligned ? __ldg(reinterpret_cast<const float4*>(from + 1024 * i)) : load_unaligned_4(from + 1024 * i);
+    for (int i = 0; i < 4; i++) v[i] = aligned ? load_once_4(from + 1024 * i, policy) : load_unaligned_4(from + 1024 * i);
 #pragma unroll
     for (int i = 0; i < 4; i++) store_half4(to + 1024 * i, v[i]);
     return;

@@ -23,7 +23,9 @@ struct SplitEpilogue {
   static constexpr bool IN_RING = S::SPLITS > 1 && S::STAGES * S::STAGE_BYTES + INCOMING + OUTGOING > 230000;  // outgoing parts take the place of the ring
   static constexpr int SHARED_BYTES = INCOMING + (IN_RING ? 0 : OUTGOING);
   static_assert(!IN_RING || OUTGOING <= S::STAGES * S::STAGE_BYTES, "the ring holds the outgoing parts");
-  static constexpr int PIECES = W / 8;     // 16-byte pieces per thread: 64 x W floats by 128 threads
+  // 16-byte pieces: ACROSS threads share a row, DOWN rows go at a time (192-byte rows by 96 of the 128 threads: half as long as by 64-byte quarters)
+  static constexpr int ACROSS = W % 32 == 0 ? 8 : W / 4, DOWN = 64 % (128 / ACROSS) == 0 ? 128 / ACROSS : 8;
+  static constexpr int GROUPS = W / (4 * ACROSS), PIECES = 64 / DOWN * GROUPS;
   static constexpr bool EARLY = W <= 48;   // room to hold the residual during the main loop
   static constexpr int BATCH = PIECES <= 12 ? PIECES : 6;
 
@@ -52,10 +54,10 @@ struct SplitEpilogue {
   }
   __device__ void load() const {}
 
-  // Piece i of a thread: ACROSS threads share a row, and a thread's pieces lie at constant distances
-  static constexpr int ACROSS = W % 32 == 0 ? 8 : 4, GROUPS = W / (4 * ACROSS);
-  static_assert(W % (4 * ACROSS) == 0 && BATCH % GROUPS == 0 && PIECES % BATCH == 0, "whole pieces");
-  static __device__ int piece_row(int i) { return threadIdx.x % 128 / ACROSS + i / GROUPS * (128 / ACROSS); }
+  // Row and first column of a thread's piece i; a thread without pieces gets rows past the part
+  static_assert(W % (4 * ACROSS) == 0 && ACROSS * DOWN <= 128 && BATCH % GROUPS == 0 && PIECES % BATCH == 0, "whole pieces");
+  static __device__ int piece_row(int i) { return threadIdx.x % 128 / ACROSS + i / GROUPS * DOWN; }
+  static __device__ bool has_pieces() { return ACROSS * DOWN == 128 || threadIdx.x % 128 < ACROSS * DOWN; }
   static __device__ int piece_column(int i) { return (threadIdx.x % ACROSS + i % GROUPS * ACROSS) * 4; }
 
   __device__ void load_residual(int first, int row64, int n) {
@@ -63,7 +65,7 @@ struct SplitEpilogue {
 #pragma unroll
     for (int j = 0; j < BATCH; j++)
       if (row64 + piece_row(first + j) < rows)
-        extra[j] = load_here_4(from + j / GROUPS * (128 / ACROSS) * S::N + j % GROUPS * ACROSS * 4);
+        extra[j] = load_here_4(from + j / GROUPS * DOWN * S::N + j % GROUPS * ACROSS * 4);
   }
   __device__ void prepare(int row, int n) {
     pdl_wait();
@@ -93,6 +95,7 @@ struct SplitEpilogue {
       mbarrier_wait(received, 0);
       cluster_arrive();
     }
+    if (!has_pieces()) return;
 #pragma unroll 1
     for (int first = 0; first < PIECES; first += BATCH) {
       if (first > 0) load_residual(first, row64, n);
@@ -116,7 +119,7 @@ struct SplitEpilogue {
   }
 
   __device__ void store_sum(int first, int j, float4 residual, float4 bias, int row64, int n) const {
-    const int row = piece_row(first) + j / GROUPS * (128 / ACROSS), column = piece_column(j);
+    const int row = piece_row(first) + j / GROUPS * DOWN, column = piece_column(j);
     float4 v = make_float4(0.f, 0.f, 0.f, 0.f);
 #pragma unroll
     for (int p = 0; p < S::SPLITS; p++) {
