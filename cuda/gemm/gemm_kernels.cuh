@@ -6,12 +6,12 @@
 #include "gemm/epilogue.cuh"
 #include "gemm/gemm.cuh"
 
-//                        BM   BN  BK WM WN WK stages
-using Tile16x32 = GemmTile<16, 32, 128, 1, 1, 8, 6>;
-using Tile32x64 = GemmTile<32, 64, 64, 1, 2, 4, 4>;
-using Tile64x64 = GemmTile<64, 64, 64, 2, 1, 2, 4>;
+//                         BM   BN   BK WM WN WK stages
+using Tile16x32 = GemmTile<16, 32, 256, 1, 1, 8, 3>;
+using Tile32x64 = GemmTile<32, 64, 128, 1, 2, 4, 3>;
+using Tile64x64 = GemmTile<64, 64, 64, 2, 2, 2, 4>;
 using Tile64x96 = GemmTile<64, 96, 64, 2, 2, 1, 4>;
-using Tile128x96 = GemmTile<128, 96, 64, 2, 2, 1, 3>;
+using Tile128x96 = GemmTile<128, 96, 64, 4, 2, 1, 3>;
 using Tile128x192 = GemmTile<128, 192, 32, 2, 4, 1, 4>;
 
 #define GEMM(LAYER, TILE, EPILOGUE, N, K, BLOCKS_PER_SM)                                                           \
