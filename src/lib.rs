@@ -4,7 +4,8 @@
 //! ffi ─> backend ─> cpu                 the readable specification, also the no-GPU product
 //!                └> cuda ─> block       the sequence of launches
 //!                           ├ plan      which kernels, tiles and grids (pure)
-//!                           └ launch    the one place that launches
+//!                           ├ launch    the one place that launches
+//!                           └ graph     whole calls kept as CUDA graphs
 //! dims, weights, precision, options, span, error, knobs are leaves that all of them use.
 //! ```
 //!

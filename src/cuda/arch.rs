@@ -47,11 +47,9 @@ impl Arch {
     #[must_use]
     pub fn runs_on(self, capability: (u32, u32)) -> bool {
         let built_in = IMAGES.iter().any(|image| image.arch == self);
-        match self {
-            // Its kernels are not in the plan yet.
-            Self::Sm90a => false,
-            _ => built_in && capability >= self.capability(),
-        }
+        // Hopper's instructions exist on 9.0 alone.
+        let translates = self != Self::Sm90a;
+        built_in && (capability == self.capability() || translates && capability > self.capability())
     }
 
     /// The best family for a GPU of this capability.

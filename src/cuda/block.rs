@@ -1,20 +1,20 @@
-//! The block on a GPU: the sequence of launches, each with its arguments.
+//! The block on a GPU: the steps of one forward, or of a preparation, from whichever family of kernels the device runs.
 
+use super::arch::Arch;
 use super::device::Device;
-use super::launch::launch;
-use super::plan::{Plan, Stage};
-use super::workspace::{Parts, packed, vectors};
+use super::launch::Step;
+use super::workspace::Parts;
+use super::{hopper, portable};
 use crate::error::Error;
-use crate::options::Stream;
 
 /// What one forward reads and writes, all device addresses; x and output are 16-byte aligned.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffers {
     /// (rows, D) float
     pub x: u64,
     /// (rows, D) float, may be x
     pub output: u64,
-    /// The caller's weights; not read by a prepared plan.
+    /// The caller's weights; not read by a prepared block.
     pub weights: u64,
     /// Rows of x.
     pub rows: usize,
@@ -24,29 +24,60 @@ pub struct Buffers {
     pub parts: Parts,
 }
 
-/// Enqueues the launches of `plan`. The device's context is current.
-///
-/// # Safety
-/// The buffers have the sizes that their comments say for the shape that the plan was made for.
-pub unsafe fn enqueue(device: &Device, plan: &Plan, buffers: &Buffers, stream: Stream) -> Result<(), Error> {
-    let Buffers { x, output, weights, parts: w, .. } = *buffers;
-    let (rows, seq_len) = (buffers.rows as u64, buffers.seq_len as u64);
-    let matrix = |halves: usize| w.packed + 2 * halves as u64;
-    let vector = |floats: usize| w.vectors + 4 * floats as u64;
-    for step in plan.iter() {
-        let arguments: &[u64] = match step.stage {
-            Stage::Cast => &[weights, w.packed, w.vectors, 0, 0, 0],
-            Stage::CastLayernorm1 => &[weights, w.packed, w.vectors, x, w.h, rows],
-            Stage::Layernorm1 => &[x, vector(vectors::GAMMA1), vector(vectors::BETA1), w.h, rows],
-            Stage::Qkv => &[w.h, matrix(packed::QKV_), vector(vectors::B_QKV), 0, w.qkv, rows],
-            Stage::Attention => &[w.qkv, w.h, seq_len],
-            Stage::AttnProj => &[w.h, matrix(packed::ATTN), vector(vectors::B_ATTN), x, w.x1, rows],
-            Stage::Layernorm2 => &[w.x1, vector(vectors::GAMMA2), vector(vectors::BETA2), w.h, rows],
-            Stage::Fc => &[w.h, matrix(packed::FC), vector(vectors::B_FC), 0, w.f, rows],
-            Stage::Proj => &[w.f, matrix(packed::PROJ), vector(vectors::B_PROJ), w.x1, output, rows],
-        };
-        // SAFETY: the arguments are those in the signature of the stage's kernel, the sizes are the caller's promise.
-        unsafe { launch(device.kernels.get(step.kernel), step, arguments, stream) }?;
+/// Everything that a plan depends on, beside the GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// Sequences.
+    pub batch: usize,
+    /// Tokens in each.
+    pub seq_len: usize,
+    /// Token i attends to tokens 0..=i only.
+    pub causal: bool,
+    /// The weights are already cast.
+    pub prepared: bool,
+}
+
+impl Shape {
+    /// Rows of x.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.batch * self.seq_len
     }
-    Ok(())
+}
+
+/// The loaded kernels of a device's family.
+pub enum Kernels {
+    /// Turing and Ampere.
+    Portable(portable::kernels::Kernels),
+    /// Hopper.
+    Hopper(hopper::kernels::Kernels),
+}
+
+impl Kernels {
+    /// Loads the architecture's files into the current context, for good.
+    pub fn load(arch: Arch, capability: (u32, u32)) -> Result<Self, Error> {
+        match arch {
+            Arch::Sm75 | Arch::Sm80 => portable::kernels::Kernels::load(arch, capability).map(Self::Portable),
+            Arch::Sm90a => hopper::kernels::Kernels::load(capability).map(Self::Hopper),
+        }
+    }
+}
+
+/// The steps of one forward.
+pub fn forward(device: &Device, shape: Shape, buffers: &Buffers) -> Result<Vec<Step>, Error> {
+    match &device.kernels {
+        Kernels::Portable(kernels) => {
+            let plan = portable::plan::forward(device.arch, device.sms, shape);
+            Ok(portable::block::steps(kernels, &plan, buffers))
+        }
+        Kernels::Hopper(kernels) => hopper::block::forward(kernels, device.sms, shape, buffers),
+    }
+}
+
+/// The steps that cast the weights of `buffers` into its workspace.
+pub fn prepare(device: &Device, buffers: &Buffers) -> Result<Vec<Step>, Error> {
+    match &device.kernels {
+        Kernels::Portable(kernels) => Ok(portable::block::steps(kernels, &portable::plan::cast(), buffers)),
+        Kernels::Hopper(kernels) => hopper::block::prepare(kernels, buffers),
+    }
 }

@@ -7,8 +7,8 @@ use cudarc::driver::sys;
 use sys::CUdevice_attribute_enum as Attribute;
 
 use super::arch::Arch;
+use super::block::Kernels;
 use super::driver::{check, is_sticky};
-use super::kernels::Kernels;
 use super::solve::Solver;
 use crate::error::Error;
 

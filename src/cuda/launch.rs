@@ -1,12 +1,13 @@
-//! The one place that launches kernels.
+//! The one place that launches kernels: steps with their arguments, one by one into a stream.
 
 use std::ffi::c_void;
 use std::ptr;
 
 use cudarc::driver::sys;
+use sys::CUlaunchAttributeID_enum as Attribute;
 
 use super::driver::check;
-use super::plan::Launch;
+use super::tensor_map::TensorMap;
 use crate::error::Error;
 use crate::options::Stream;
 
@@ -17,7 +18,7 @@ pub fn raw(stream: Stream) -> sys::CUstream {
 }
 
 /// A loaded kernel.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Function(pub(super) sys::CUfunction);
 
 impl Function {
@@ -39,31 +40,167 @@ unsafe impl Send for Function {}
 // SAFETY: as above; it is never changed after loading.
 unsafe impl Sync for Function {}
 
-/// Most parameters that a kernel has.
-const MAX_ARGUMENTS: usize = 8;
+/// When a step may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edge {
+    /// After the step before it has ended.
+    Full,
+    /// When every block of the step before has allowed it or ended (griddepcontrol); the kernel itself waits for the data.
+    Programmatic,
+}
 
-/// Enqueues one kernel. Each argument, an address or an integer, has its own 8 bytes; an int reads the low half.
+/// One launch: a kernel, its grid and its arguments.
+#[derive(Clone, PartialEq)]
+pub struct Step {
+    /// For error messages.
+    pub what: &'static str,
+    /// The kernel.
+    pub function: Function,
+    /// Blocks.
+    pub grid: [u32; 3],
+    /// Threads in a block.
+    pub threads: u32,
+    /// Bytes of dynamic shared memory in a block.
+    pub shared: u32,
+    /// When it may start.
+    pub edge: Edge,
+    /// All blocks must be resident together, or the launch fails.
+    pub cooperative: bool,
+    /// The parameters of the kernel.
+    pub arguments: Arguments,
+}
+
+/// Most parameters that a kernel has.
+const MAX_PARAMETERS: usize = 8;
+/// 128-byte words for parameters: the few-token kernel's four tensor maps and seven others.
+const MAX_WORDS: usize = 5;
+
+/// The values of a kernel's parameters, each aligned for its type.
+#[derive(Clone, PartialEq)]
+pub struct Arguments {
+    memory: [Line; MAX_WORDS],
+    offsets: [usize; MAX_PARAMETERS],
+    count: usize,
+    end: usize,
+}
+
+/// Tensor maps are aligned to 64 bytes, every other parameter to less.
+#[derive(Clone, Copy, PartialEq)]
+#[repr(C, align(128))]
+struct Line([u8; 128]);
+
+impl Default for Arguments {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Arguments {
+    /// No parameters yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { memory: [Line([0; 128]); MAX_WORDS], offsets: [0; MAX_PARAMETERS], count: 0, end: 0 }
+    }
+
+    /// One parameter of 8 bytes for each value, an address or an integer; an int reads the low half.
+    #[must_use]
+    pub fn each(values: &[u64]) -> Self {
+        Self::new().each_more(values)
+    }
+
+    /// The same, behind the parameters so far.
+    #[must_use]
+    pub fn each_more(self, values: &[u64]) -> Self {
+        values.iter().fold(self, |arguments, value| arguments.words(&[*value]))
+    }
+
+    /// One parameter that is a tensor map.
+    #[must_use]
+    pub fn map(self, map: &TensorMap) -> Self {
+        self.maps(&[map])
+    }
+
+    /// One parameter that is a struct of tensor maps.
+    #[must_use]
+    pub fn maps(mut self, maps: &[&TensorMap]) -> Self {
+        let start = self.end.next_multiple_of(64);
+        self.end = start;
+        for map in maps {
+            self = self.append(map.as_bytes());
+        }
+        self.finish(start)
+    }
+
+    /// One parameter that is a struct of 8-byte members (two ints share one: see [`pair`]).
+    #[must_use]
+    pub fn words(mut self, words: &[u64]) -> Self {
+        let start = self.end.next_multiple_of(8);
+        self.end = start;
+        for word in words {
+            self = self.append(&word.to_ne_bytes());
+        }
+        self.finish(start)
+    }
+
+    fn append(mut self, bytes: &[u8]) -> Self {
+        for &byte in bytes {
+            self.memory[self.end / 128].0[self.end % 128] = byte;
+            self.end += 1;
+        }
+        self
+    }
+
+    fn finish(mut self, start: usize) -> Self {
+        self.offsets[self.count] = start;
+        self.count += 1;
+        self
+    }
+
+    /// Where each parameter lies, as the driver takes them.
+    pub(super) fn pointers(&self) -> [*mut c_void; MAX_PARAMETERS] {
+        let base: *const u8 = self.memory.as_ptr().cast();
+        self.offsets.map(|offset| base.wrapping_add(offset).cast_mut().cast())
+    }
+}
+
+/// Two ints side by side in a struct.
+#[must_use]
+pub fn pair(first: u32, second: u32) -> u64 {
+    u64::from(first) | u64::from(second) << 32
+}
+
+/// Enqueues one step.
 ///
 /// # Safety
-/// The arguments are those of the kernel, in order, and the memory that they name has the sizes that the launch's plan was made for.
-pub unsafe fn launch(function: Function, launch: &Launch, arguments: &[u64], stream: Stream) -> Result<(), Error> {
-    let mut parameters = [ptr::null_mut::<c_void>(); MAX_ARGUMENTS];
-    for (parameter, argument) in parameters.iter_mut().zip(arguments) {
-        *parameter = ptr::from_ref(argument).cast_mut().cast();
+/// The arguments are those of the kernel, in order, and the memory that they name has the sizes that the step's grid is made for.
+pub unsafe fn launch(step: &Step, stream: Stream) -> Result<(), Error> {
+    // SAFETY: an attribute is plain numbers.
+    let mut attributes: [sys::CUlaunchAttribute; 2] = unsafe { std::mem::zeroed() };
+    let mut count = 0;
+    if step.edge == Edge::Programmatic {
+        attributes[count].id = Attribute::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+        attributes[count].value.programmaticStreamSerializationAllowed = 1;
+        count += 1;
+    }
+    if step.cooperative {
+        attributes[count].id = Attribute::CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+        attributes[count].value.cooperative = 1;
+        count += 1;
     }
     let config = sys::CUlaunchConfig {
-        gridDimX: launch.grid[0],
-        gridDimY: launch.grid[1],
-        gridDimZ: launch.grid[2],
-        blockDimX: launch.threads,
+        gridDimX: step.grid[0],
+        gridDimY: step.grid[1],
+        gridDimZ: step.grid[2],
+        blockDimX: step.threads,
         blockDimY: 1,
         blockDimZ: 1,
-        sharedMemBytes: launch.shared,
+        sharedMemBytes: step.shared,
         hStream: raw(stream),
-        attrs: ptr::null_mut(),
-        numAttrs: 0,
+        attrs: attributes.as_mut_ptr(),
+        numAttrs: count as u32,
     };
-    // SAFETY: the caller's promise; the parameters point into `arguments`, which outlives the call.
-    let result = unsafe { sys::cuLaunchKernelEx(&config, function.0, parameters.as_mut_ptr(), ptr::null_mut()) };
-    check(launch.stage.name(), result)
+    let mut parameters = step.arguments.pointers();
+    // SAFETY: the caller's promise; the parameters point into the step, which outlives the call.
+    let result = unsafe { sys::cuLaunchKernelEx(&config, step.function.0, parameters.as_mut_ptr(), ptr::null_mut()) };
+    check(step.what, result)
 }

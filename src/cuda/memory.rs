@@ -72,6 +72,12 @@ impl Drop for Buffer {
     }
 }
 
+/// Fills memory of this library with one byte.
+pub fn fill(at: u64, byte: u8, bytes: usize, stream: Stream) -> Result<(), Error> {
+    // SAFETY: the memory is that long.
+    check("cuMemsetD8Async", unsafe { sys::cuMemsetD8Async(at, byte, bytes, raw(stream)) })
+}
+
 /// Copies a span of the caller, wherever it is, to device memory.
 pub fn copy_in(to: u64, from: &Span, stream: Stream) -> Result<(), Error> {
     // SAFETY: the span was found accessible and `to` has room for it.

@@ -5,12 +5,12 @@ use std::sync::{Mutex, PoisonError};
 
 use cudarc::driver::sys;
 
-use super::block::{Buffers, enqueue};
+use super::block::{Buffers, Shape, prepare};
 use super::device::Device;
 use super::driver::{Driver, check};
+use super::graph::{Graphs, run_plainly, run_steps};
 use super::launch::raw;
 use super::memory::{Buffer, copy_in, staged, wait};
-use super::plan::{self, Shape};
 use super::pointer::{Place, common_place};
 use super::workspace::{Workspace, vectors};
 use crate::dims::D;
@@ -34,6 +34,7 @@ struct Order {
     done: Event,
     /// The driver's never reused number of the latest call's stream.
     stream: Option<u64>,
+    graphs: Graphs,
 }
 
 struct Event(sys::CUevent);
@@ -54,13 +55,13 @@ impl Prepared {
     /// Prepares the weights on this device.
     pub fn on(device: &'static Device, weights: &Span, options: BlockOptions) -> Result<Self, Error> {
         device.run(|| {
-            let workspace = Workspace::new(device, options.max_tokens)?;
+            let workspace = Workspace::new(device, options.max_tokens, true)?;
             let scratch = Buffer::new(device, "scratch for x and output", options.max_tokens * D * size_of::<f32>())?;
             let mut done = ptr::null_mut();
             let flags = sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32;
             // SAFETY: writes one event.
             check("cuEventCreate", unsafe { sys::cuEventCreate(&mut done, flags) })?;
-            let order = Mutex::new(Order { done: Event(done), stream: None });
+            let order = Mutex::new(Order { done: Event(done), stream: None, graphs: Graphs::default() });
             let prepared = Self { device, options, workspace, scratch, order };
             prepared.update(weights, Stream::LEGACY)?;
             wait(Stream::LEGACY)?;
@@ -75,7 +76,7 @@ impl Prepared {
             host::check(weights, "readable")?;
         }
         self.device.run(|| {
-            self.in_order(stream, on_host, |stream| {
+            self.in_order(stream, on_host, |stream, _| {
                 let mut source = *weights;
                 let copy;
                 if on_host {
@@ -86,7 +87,7 @@ impl Prepared {
                 let parts = self.workspace.parts();
                 let buffers = Buffers { x: 0, output: 0, weights: source.address as u64, rows: 0, seq_len: 0, parts };
                 // SAFETY: the weights were checked for their length, the cast alone touches nothing of x and output.
-                unsafe { enqueue(self.device, &plan::cast(), &buffers, stream) }?;
+                unsafe { run_steps(&prepare(self.device, &buffers)?, stream) }?;
                 // gamma1 and beta1 are the first of the weights.
                 let layernorm1 = Span { bytes: 2 * D * size_of::<f32>(), ..source };
                 copy_in(parts.vectors + 4 * vectors::GAMMA1 as u64, &layernorm1, stream)?;
@@ -103,15 +104,19 @@ impl Prepared {
             host::check(&tokens.output, "writable")?;
         }
         let shape = Shape { batch: tokens.batch, seq_len: tokens.seq_len, causal: self.options.causal, prepared: true };
-        let plan = plan::forward(self.device.arch, self.device.sms, shape);
         let (rows, parts) = (tokens.rows(), self.workspace.parts());
         self.device
             .run(|| {
-                self.in_order(stream, on_host, |stream| {
+                self.in_order(stream, on_host, |stream, graphs| {
                     staged(tokens, on_host, self.scratch.address(), stream, |x, output| {
                         let buffers = Buffers { x, output, weights: 0, rows, seq_len: tokens.seq_len, parts };
                         // SAFETY: the caller's spans were checked for their length, the rows are at most max_tokens.
-                        unsafe { enqueue(self.device, &plan, &buffers, stream) }
+                        unsafe {
+                            match graphs {
+                                Some(graphs) => graphs.run(self.device, shape, &buffers, stream),
+                                None => run_plainly(self.device, shape, &buffers, stream),
+                            }
+                        }
                     })?;
                     if on_host { wait(stream) } else { Ok(()) }
                 })
@@ -142,19 +147,20 @@ impl Prepared {
         }
     }
 
-    /// Runs `enqueue` behind the block's latest call. Into a capturing stream it goes as it is: a graph's launches are ordered by its owner.
+    /// Runs `enqueue` behind the block's latest call. Into a capturing stream it goes as it is, without graphs of ours: a graph's launches are
+    /// ordered by its owner.
     fn in_order(
         &self,
         stream: Stream,
         waits: bool,
-        enqueue: impl FnOnce(Stream) -> Result<(), Error>,
+        enqueue: impl FnOnce(Stream, Option<&mut Graphs>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
         if is_capturing(stream)? {
             if waits {
                 return Err(Error::Unsupported("host memory cannot be captured into a graph".into()));
             }
-            return enqueue(stream);
+            return enqueue(stream, None);
         }
         let mut number = 0;
         // SAFETY: writes one number.
@@ -163,7 +169,7 @@ impl Prepared {
             // SAFETY: the event lives as long as the block.
             check("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(raw(stream), order.done.0, 0) })?;
         }
-        let outcome = enqueue(stream);
+        let outcome = enqueue(stream, Some(&mut order.graphs));
         // SAFETY: as above. Recorded after a failure too: part of the work may be running.
         let recorded = check("cuEventRecord", unsafe { sys::cuEventRecord(order.done.0, raw(stream)) });
         order.stream = Some(number);

@@ -1,10 +1,10 @@
 //! `solve()` on a GPU: everything from the caller's weights, on the legacy default stream, in memory that is kept and only grows.
 
-use super::block::{Buffers, enqueue};
+use super::block::{Buffers, Shape};
 use super::device::Device;
 use super::driver::Driver;
+use super::graph::Graphs;
 use super::memory::{Buffer, copy_in, staged, wait};
-use super::plan::{self, Shape};
 use super::pointer::{Place, common_place};
 use super::workspace::Workspace;
 use crate::error::Error;
@@ -19,6 +19,7 @@ const ROWS_STEP: usize = 1024;
 #[derive(Default)]
 pub struct Solver {
     workspace: Option<Workspace>,
+    graphs: Graphs,
     scratch: Option<Buffer>,
     weights: Option<Buffer>,
 }
@@ -67,7 +68,6 @@ impl Solver {
         let stream = Stream::LEGACY;
         let rows = tokens.rows();
         let shape = Shape { batch: tokens.batch, seq_len: tokens.seq_len, causal: false, prepared: false };
-        let plan = plan::forward(device.arch, device.sms, shape);
         let parts = self.workspace_for(device, rows)?.parts();
         let scratch = if on_host || tokens.is_misaligned() {
             Buffer::at_least(&mut self.scratch, device, "scratch for x and output", tokens.x.bytes)?
@@ -82,7 +82,7 @@ impl Solver {
         staged(tokens, on_host, scratch, stream, |x, output| {
             let buffers = Buffers { x, output, weights: weights_at, rows, seq_len: tokens.seq_len, parts };
             // SAFETY: the caller's spans were checked for their length, the workspace has room for the rows.
-            unsafe { enqueue(device, &plan, &buffers, stream) }
+            unsafe { self.graphs.run(device, shape, &buffers, stream) }
         })
     }
 
@@ -90,10 +90,11 @@ impl Solver {
         if self.workspace.as_ref().is_none_or(|workspace| workspace.rows() < rows) {
             // Earlier calls may still be running in the old one.
             wait(Stream::LEGACY)?;
-            let larger = match Workspace::new(device, rows.next_multiple_of(ROWS_STEP)) {
+            self.graphs.clear();
+            let larger = match Workspace::new(device, rows.next_multiple_of(ROWS_STEP), false) {
                 Err(Error::OutOfMemory { .. }) if self.workspace.is_some() => {
                     self.workspace = None;
-                    Workspace::new(device, rows)
+                    Workspace::new(device, rows, false)
                 }
                 other => other,
             }?;

@@ -1,9 +1,11 @@
 //! Where the intermediate values of one forward live: one allocation, carved by a table.
 
+use super::arch::Arch;
 use super::device::Device;
-use super::memory::Buffer;
+use super::memory::{Buffer, fill, wait};
 use crate::dims::{D, FFN, QKV};
 use crate::error::Error;
+use crate::options::Stream;
 
 /// Bytes of an fp16 and of an fp32 value.
 const F16: usize = 2;
@@ -37,18 +39,27 @@ pub mod vectors {
 
 /// Bytes of the parts that do not depend on the rows: `packed`, `vectors`.
 const FIXED: [usize; 2] = [packed::LEN * F16, vectors::LEN * F32];
-/// Bytes a row of the others: h, qkv, x1, f.
-const PER_ROW: [usize; 4] = [D * F16, QKV * F16, D * F32, FFN * F16];
+/// Bytes of what Hopper's few-token kernel keeps, and of its form of prepared weights (cuda/small).
+const FEW: [usize; 2] = [4_916_224, 14_195_712];
+/// Bytes a row of the others: h, qkv, x1, f, statistics (24 words of 8 bytes).
+const PER_ROW: [usize; 5] = [D * F16, QKV * F16, D * F32, FFN * F16, 192];
+/// Kernels may write statistics for the rows of a whole tile.
+const ROWS_STEP: usize = 128;
 
 const _: () = assert!(FIXED[0].is_multiple_of(256) && FIXED[1].is_multiple_of(256));
+const _: () = assert!(FEW[0].is_multiple_of(256) && FEW[1].is_multiple_of(256));
 
 /// Addresses of the parts.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
     /// half[7077888]: [`packed`]
     pub packed: u64,
     /// float[9984]: [`vectors`]
     pub vectors: u64,
+    /// The few-token kernel's own; of Hopper only.
+    pub few: u64,
+    /// Weights prepared for the few-token kernel; of a prepared block on Hopper only.
+    pub few_weights: u64,
     /// (rows, D) half: LN1's output, then attention's, then LN2's
     pub h: u64,
     /// (rows, 3 D) half: Q | K | V
@@ -57,24 +68,41 @@ pub struct Parts {
     pub x1: u64,
     /// (rows, FFN) half: GELU's output
     pub f: u64,
+    /// What the blocks of LN2 tell each other.
+    pub statistics: u64,
 }
 
 /// The parts for up to so many rows.
 pub struct Workspace {
     buffer: Buffer,
     rows: usize,
+    few: [usize; 2],
 }
 
 impl Workspace {
-    /// Bytes for so many rows.
+    /// Most bytes for so many rows.
     #[must_use]
     pub fn bytes(rows: usize) -> usize {
-        FIXED.iter().sum::<usize>() + rows * PER_ROW.iter().sum::<usize>()
+        Self::bytes_with(rows, FEW)
     }
 
-    /// Allocates; the device's context is current.
-    pub fn new(device: &'static Device, rows: usize) -> Result<Self, Error> {
-        Ok(Self { buffer: Buffer::new(device, "the workspace", Self::bytes(rows))?, rows })
+    fn bytes_with(rows: usize, few: [usize; 2]) -> usize {
+        let fixed: usize = FIXED.iter().chain(&few).sum();
+        fixed + rows.next_multiple_of(ROWS_STEP) * PER_ROW.iter().sum::<usize>()
+    }
+
+    /// Allocates for a block that prepares its weights or not; the device's context is current.
+    pub fn new(device: &'static Device, rows: usize, prepared: bool) -> Result<Self, Error> {
+        let hopper = device.arch == Arch::Sm90a;
+        let few = [if hopper { FEW[0] } else { 0 }, if hopper && prepared { FEW[1] } else { 0 }];
+        let buffer = Buffer::new(device, "the workspace", Self::bytes_with(rows, few))?;
+        let workspace = Self { buffer, rows, few };
+        if hopper {
+            // The few-token kernel's counters start from here (cuda/small/exchange.cuh).
+            fill(workspace.parts().few, 0xff, FEW[0], Stream::LEGACY)?;
+            wait(Stream::LEGACY)?;
+        }
+        Ok(workspace)
     }
 
     /// Rows that it has room for.
@@ -92,7 +120,10 @@ impl Workspace {
             next += bytes as u64;
             here
         };
-        let [h, qkv, x1, f] = PER_ROW.map(|bytes| bytes * self.rows);
-        Parts { packed: take(FIXED[0]), vectors: take(FIXED[1]), h: take(h), qkv: take(qkv), x1: take(x1), f: take(f) }
+        let [packed, vectors] = FIXED.map(&mut take);
+        let [few, few_weights] = self.few.map(&mut take);
+        let rows = self.rows.next_multiple_of(ROWS_STEP);
+        let [h, qkv, x1, f, statistics] = PER_ROW.map(|bytes| take(bytes * rows));
+        Parts { packed, vectors, few, few_weights, h, qkv, x1, f, statistics }
     }
 }

@@ -1,0 +1,94 @@
+//! Every Hopper kernel, found by name once and kept in typed fields.
+
+use super::plan::{self, ATTENTION, FEW, FewWeights, Gemm, Kernel};
+use crate::cuda::arch::Arch;
+use crate::cuda::launch::Function;
+use crate::cuda::modules::Modules;
+use crate::error::Error;
+
+/// The fields are named after the kernels.
+#[allow(missing_docs)]
+pub struct Kernels {
+    pub cast_layernorm: Function,
+    /// One per [`Gemm`] and tile of it.
+    pub gemm: [Vec<Function>; 4],
+    /// Not causal, causal.
+    pub attention: [[Function; ATTENTION.len()]; 2],
+    /// One per [`FewWeights`].
+    pub small: [[Function; FEW.len()]; 3],
+    pub small_prepare: Function,
+}
+
+impl Kernels {
+    /// Loads the files into the current context, for good.
+    pub fn load(capability: (u32, u32)) -> Result<Self, Error> {
+        let modules = Modules::load(Arch::Sm90a, capability)?;
+        let function = |kernel| modules.function(&symbol(kernel), plan::shared_bytes(kernel));
+        let mut kernels = Self {
+            cast_layernorm: function(Kernel::CastLayernorm)?,
+            gemm: [const { Vec::new() }; 4],
+            attention: [[Function::NONE; ATTENTION.len()]; 2],
+            small: [[Function::NONE; FEW.len()]; 3],
+            small_prepare: function(Kernel::FewPrepare)?,
+        };
+        for gemm in Gemm::ALL {
+            for tile in 0..gemm.tiles().len() {
+                kernels.gemm[gemm as usize].push(function(Kernel::Gemm { gemm, tile })?);
+            }
+        }
+        for causal in [false, true] {
+            for form in 0..ATTENTION.len() {
+                kernels.attention[usize::from(causal)][form] = function(Kernel::Attention { form, causal })?;
+            }
+        }
+        for weights in FewWeights::ALL {
+            for tile in 0..FEW.len() {
+                kernels.small[weights as usize][tile] = function(Kernel::Few { weights, tile })?;
+            }
+        }
+        Ok(kernels)
+    }
+
+    /// The loaded form of a planned kernel.
+    #[must_use]
+    pub fn get(&self, kernel: Kernel) -> Function {
+        match kernel {
+            Kernel::CastLayernorm => self.cast_layernorm,
+            Kernel::Gemm { gemm, tile } => self.gemm[gemm as usize][tile],
+            Kernel::Attention { form, causal } => self.attention[usize::from(causal)][form],
+            Kernel::Few { weights, tile } => self.small[weights as usize][tile],
+            Kernel::FewPrepare => self.small_prepare,
+        }
+    }
+}
+
+/// The name of a kernel in cuda/.
+#[must_use]
+pub fn symbol(kernel: Kernel) -> String {
+    match kernel {
+        Kernel::CastLayernorm => "cast_layernorm".into(),
+        Kernel::Gemm { gemm, tile } => {
+            let tile = &gemm.tiles()[tile];
+            let (m, n) = (tile.m, tile.n);
+            match gemm {
+                Gemm::Qkv => format!("gemm_qkv_{m}x{n}"),
+                Gemm::AttnProj => format!("gemm_attn_proj_{m}x{n}"),
+                Gemm::Fc => format!("gemm_fc_{m}x{n}"),
+                Gemm::Proj => format!("gemm_proj_{m}x{n}_k{}", tile.splits),
+            }
+        }
+        Kernel::Attention { form, causal } => {
+            let form = &ATTENTION[form];
+            format!("attention_{}{}x{}", if causal { "causal_" } else { "" }, form.rows, form.keys)
+        }
+        Kernel::Few { weights, tile } => {
+            let weights = match weights {
+                FewWeights::Aligned => "f32",
+                FewWeights::Unaligned => "f32_unaligned",
+                FewWeights::Prepared => "prepared",
+            };
+            format!("small_{weights}_{}", FEW[tile].rows)
+        }
+        Kernel::FewPrepare => "small_prepare".into(),
+    }
+}

@@ -1,0 +1,5 @@
+//! The kernels of Hopper: six launches that overlap, or for a few tokens one that stays resident.
+
+pub mod block;
+pub mod kernels;
+pub mod plan;

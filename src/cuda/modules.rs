@@ -1,0 +1,54 @@
+//! The compiled files of one architecture, loaded, and the search for a kernel by its name.
+
+use std::ffi::CString;
+use std::ptr;
+
+use cudarc::driver::sys;
+
+use super::arch::Arch;
+use super::driver::check;
+use super::images::Image;
+use super::launch::Function;
+use crate::error::Error;
+
+/// Never unloaded: the functions live as long as the process.
+pub struct Modules {
+    arch: Arch,
+    modules: Vec<sys::CUmodule>,
+}
+
+impl Modules {
+    /// Loads the architecture's files into the current context.
+    pub fn load(arch: Arch, capability: (u32, u32)) -> Result<Self, Error> {
+        let load = |image: &Image| {
+            // The driver reads PTX up to a zero byte, and a cubin as aligned words.
+            let mut bytes = image.bytes.to_vec();
+            bytes.push(0);
+            let mut module = ptr::null_mut();
+            // SAFETY: a whole cubin, or PTX with its zero byte, alive during the call.
+            let result = unsafe { sys::cuModuleLoadData(&mut module, bytes.as_ptr().cast()) };
+            check("cuModuleLoadData", result).map(|()| module)
+        };
+        Ok(Self { arch, modules: arch.images(capability).map(load).collect::<Result<_, _>>()? })
+    }
+
+    /// Finds a kernel in whichever file has it and allows it the shared memory that it will be launched with.
+    pub fn function(&self, symbol: &str, shared: u32) -> Result<Function, Error> {
+        let name = CString::new(symbol).unwrap_or_default();
+        let mut function = ptr::null_mut();
+        let found = self.modules.iter().any(|&module| {
+            // SAFETY: a loaded module and a C string.
+            let result = unsafe { sys::cuModuleGetFunction(&mut function, module, name.as_ptr()) };
+            result == sys::CUresult::CUDA_SUCCESS
+        });
+        if !found {
+            let arch = self.arch.name();
+            return Err(Error::Unsupported(format!("kernel {symbol} is not in the {arch} files of this build")));
+        }
+        let shared = i32::try_from(shared).unwrap_or(i32::MAX);
+        let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: the function was just found.
+        check("cuFuncSetAttribute", unsafe { sys::cuFuncSetAttribute(function, attribute, shared) })?;
+        Ok(Function(function))
+    }
+}
