@@ -14,6 +14,8 @@ use crate::rng::Stream;
 const BASES: usize = 2;
 /// Rows that are checked of a long sequence, where the machine is too small for all.
 const SAMPLED: usize = 160;
+/// Rows that are checked of a content that is used once.
+const ANEW_ROWS: usize = 64;
 /// Operations that the oracle may spend on one case for every core.
 const FLOPS_PER_CORE: f64 = 10e9;
 
@@ -24,13 +26,14 @@ pub struct Bank {
     tf32: HashMap<String, f64>,
     cases: HashMap<String, Arc<Content>>,
     bases: HashMap<usize, Arc<Vec<Base>>>,
+    drawn: u64,
 }
 
 impl Bank {
     /// An empty bank under this seed.
     pub fn new(seed: u64) -> Self {
         let empty = (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
-        Self { stream: Stream::new(seed, 1), weights: empty.0, tf32: empty.1, cases: empty.2, bases: empty.3 }
+        Self { stream: Stream::new(seed, 1), weights: empty.0, tf32: empty.1, cases: empty.2, bases: empty.3, drawn: 0 }
     }
 
     /// The rows of a sequence whose expected output is computed: all, or the first, the last, those around
@@ -111,6 +114,15 @@ impl Bank {
         let bases = Arc::new((0..BASES as u64).map(base).collect::<Vec<_>>());
         self.bases.insert(seq, bases.clone());
         bases
+    }
+
+    /// Content number `k` that nothing else is made from.
+    pub fn anew(&mut self, seq: usize, k: u64) -> Content {
+        self.drawn += 1;
+        let stream = self.stream.child(7).child(seq as u64).child(k + 1000 * self.drawn);
+        let weights = Arc::new(inputs::weights(BIASED, stream.child(0)));
+        let rows: Vec<usize> = self.rows(seq).into_iter().take(ANEW_ROWS).collect();
+        Content::new(inputs::tokens(BIASED, seq, stream.child(1)), weights, rows)
     }
 
     /// The relative L2 errors of `output - x` that number formats give on short challenge data.

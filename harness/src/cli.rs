@@ -24,6 +24,14 @@ pub enum Command {
     Run(Box<Run>),
     /// Write the README's table from a record
     Readme(Readme),
+    /// Grade the candidates that cheat, and the honest ones that look like it
+    Redteam(Red),
+    /// Grade wrong blocks: the mutation score of the correctness suite
+    Mutants(Red),
+    /// Grade the grader: mutants and red team
+    Selftest(Red),
+    /// Say whether this machine is fit to measure on
+    Doctor,
     /// Print the build id of the source tree
     BuildId,
 }
@@ -107,6 +115,28 @@ pub struct Readme {
     /// Change nothing, fail if something would change
     #[arg(long)]
     pub check: bool,
+}
+
+#[derive(Args, Clone)]
+pub struct Red {
+    /// Names to grade, all without any
+    pub names: Vec<String>,
+    /// Which candidates
+    #[arg(long)]
+    pub device: Option<Device>,
+    /// A folder that holds them built already
+    #[arg(long, value_name = "FOLDER")]
+    pub built: Option<PathBuf>,
+    /// Grade honest candidates this many times
+    #[arg(long, default_value_t = 1)]
+    pub repeat: usize,
+}
+
+impl Red {
+    /// Is this name asked for?
+    pub fn wants(&self, name: &str) -> bool {
+        self.names.is_empty() || self.names.iter().any(|n| n == name)
+    }
 }
 
 /// Lengths of sequences.

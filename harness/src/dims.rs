@@ -55,6 +55,7 @@ pub const W_PROJ: Param = param(4_727_808, FFN, D);
 pub const B_PROJ: Param = param(7_087_104, 1, D);
 
 /// All parameters in the order of the buffer.
+#[cfg(test)]
 pub const PARAMS: [Param; 12] =
     [GAMMA1, BETA1, W_QKV, B_QKV, W_ATTN, B_ATTN, GAMMA2, BETA2, W_FC, B_FC, W_PROJ, B_PROJ];
 

@@ -12,6 +12,7 @@ mod cli;
 mod compiler;
 mod content;
 mod dims;
+mod doctor;
 mod floor;
 mod gpu;
 mod grade;
@@ -24,6 +25,7 @@ mod protocol;
 mod readme;
 mod reason;
 mod record;
+mod redteam;
 mod report;
 mod rig;
 mod rng;
@@ -50,6 +52,10 @@ fn main() -> ExitCode {
         None => run::run(&cli.run),
         Some(Command::Run(args)) => run::run(&args),
         Some(Command::Readme(args)) => readme::update(&args.record, &args.readme, args.check),
+        Some(Command::Redteam(args)) => redteam::redteam(&args),
+        Some(Command::Mutants(args)) => redteam::mutants(&args),
+        Some(Command::Selftest(args)) => redteam::selftest(&args),
+        Some(Command::Doctor) => doctor::run(),
         Some(Command::BuildId) => build_id(),
     };
     match outcome {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
     Pass,
+    Selftest,
     Usage,
     Load,
     Crash,
@@ -27,8 +28,9 @@ pub enum Reason {
 }
 
 /// Every reason with its exit code, its name in reports and what it means.
-pub const TABLE: [(Reason, u8, &str, &str); 16] = [
+pub const TABLE: [(Reason, u8, &str, &str); 17] = [
     (Reason::Pass, 0, "pass", "everything passed"),
+    (Reason::Selftest, 1, "selftest", "the grader itself failed: a cheat got through, or an honest candidate did not"),
     (Reason::Usage, 2, "usage", "the command line makes no sense"),
     (Reason::Load, 10, "load", "no library, no solve symbol, wrong architecture, or a .cu file that does not compile"),
     (Reason::Crash, 11, "crash", "the candidate's process died, left, or broke the reply channel"),
@@ -64,11 +66,6 @@ impl Reason {
     /// The name used in reports.
     pub fn name(self) -> &'static str {
         self.row().2
-    }
-
-    /// The reason that a name or a number stands for.
-    pub fn parse(text: &str) -> Option<Reason> {
-        TABLE.iter().find(|row| row.2 == text || row.1.to_string() == text).map(|row| row.0)
     }
 }
 

@@ -79,7 +79,7 @@ fn grade_file(
         return grade(path, name, plan, bank, ui);
     }
     ui.line(&format!("compiling {}", path.display()));
-    let compiled = compiler::compile(path, &scratch.0, gpu).and_then(|library| match plan.device {
+    let compiled = compiler::compile(path, scratch.path(), gpu).and_then(|library| match plan.device {
         Device::Cuda => Ok(library),
         Device::Cpu => Err(Failure::new(Reason::Environment, "a .cu candidate needs a GPU")),
     });
@@ -90,14 +90,20 @@ fn grade_file(
 }
 
 /// A folder for compiled candidates, gone at the end.
-struct Scratch(PathBuf);
+pub struct Scratch(PathBuf);
 
 impl Scratch {
-    fn new() -> Result<Self, Failure> {
+    /// A new one.
+    pub fn new() -> Result<Self, Failure> {
         let folder = std::env::temp_dir().join(format!("solve-harness-{}", std::process::id()));
         std::fs::create_dir_all(&folder)
             .map_err(|e| Failure::new(Reason::Environment, format!("{}: {e}", folder.display())))?;
         Ok(Self(folder))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
     }
 }
 
@@ -198,7 +204,12 @@ pub fn plan(args: &Run, device: Device, gpu: Option<&Gpu>) -> Plan {
         fixed: args.weights != Weights::Fresh,
         cold: true,
         traps: true,
-        budget: if args.quick { quick } else { Budget::FULL },
+        budget: match device {
+            _ if args.quick => quick,
+            Device::Cuda => Budget::FULL,
+            // Nothing on a shared processor gets steadier by waiting.
+            Device::Cpu => Budget { max_time: Duration::from_secs(6), ..Budget::FULL },
+        },
         timeout: Duration::from_secs_f64(args.timeout.clamp(0.1, 86_400.0)),
         fail_fast: false,
         copies: args.copies,

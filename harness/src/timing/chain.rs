@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Kind, Samples};
+use super::{Kind, Samples, clocks};
 use crate::content::Content;
 use crate::dims::D;
 use crate::grade::{Grade, judge};
@@ -48,6 +48,7 @@ pub fn measure(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize) -> Result<(), F
     let bases = grade.bank.bases(seq);
     let stream = grade.stream.child(71).child(seq as u64);
     let shape = shape(rig, &bases[0].fresh_tokens(stream.child(0)))?;
+    let overhead = clocks::overhead_us(rig, bases[0].plain())?;
     let mut samples = Samples { ended_by: "number of runs", ..Samples::default() };
     for run in 1..=RUNS as u64 {
         let s = stream.child(run);
@@ -58,6 +59,7 @@ pub fn measure(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize) -> Result<(), F
             rig.call(&content, &manner(&shape))?
         };
         judge(&done.accuracy).map_err(|f| grade.diagnose(&content, f).during("after a run of calls"))?;
+        clocks::same_run(&done, f64::from(shape.spin_us), overhead)?;
         samples.us.push(per_call(&done, shape.calls));
         samples.clocks.push(done.called.clock_mhz);
     }

@@ -1,20 +1,65 @@
 //! The clocks against each other and against what is possible. The candidate shares its process with the clock
 //! that it is timed by, so the grader's own has the last word.
 
+use super::Samples;
+use crate::content::Content;
 use crate::floor;
 use crate::grade::Grade;
 use crate::protocol::{Api, Device};
 use crate::reason::{Failure, Reason};
-use crate::rig::{Manner, Rig};
+use crate::rig::{Done, Manner, Rig};
+use crate::stats::{median, quantile, sorted};
 
 /// An audit batch is about so long, in us.
 const BATCH_US: f64 = 60_000.0;
-/// What a request and its reply cost, at most, in us.
-const EXCHANGE_US: f64 = 3_000.0;
+/// How much an exchange may vary, in us.
+const JITTER_US: f64 = 400.0;
+/// Single calls are short beside the exchange, and the machine may be busy.
+const SINGLE_SHARE: f64 = 0.4;
+/// Batches and runs are long beside it.
+const BATCH_SHARE: f64 = 0.85;
 /// A candidate that does the same calls in less than this share of the time of new ones skips work.
 const SKIPPED: f64 = 0.4;
 /// What an event pair around a single call may cost more than a call of a run, in us.
 const SINGLE_US: f64 = 15.0;
+/// Until everything has finished it may take so many times as long as between the events, and so many us more.
+const OUTSIDE: (f64, f64) = (4.0, 100.0);
+
+/// What asking for no call at all costs by the grader's clock, in us.
+pub fn overhead_us(rig: &mut Rig, content: &Content) -> Result<f64, Failure> {
+    let manner = Manner { repeat: 0, check_weights: false, ..Manner::CAREFUL };
+    let once = |rig: &mut Rig| Ok(rig.call(content, &manner)?.wall.as_secs_f64() * 1e6);
+    let walls = (0..7).map(|_| once(rig)).collect::<Result<Vec<f64>, Failure>>()?;
+    Ok(median(&walls))
+}
+
+/// Claimed times of single calls against the grader's clock. A busy machine stretches some exchanges; a clock
+/// that lies does it again and again.
+pub fn same_time(samples: &Samples, overhead: f64, flushed: bool) -> Result<(), Failure> {
+    // A flush takes the grader's time and not the call's.
+    if flushed {
+        return Ok(());
+    }
+    let both = samples.claimed.iter().zip(&samples.ours).map(|(claimed, ours)| (*claimed, ours - overhead));
+    let shares: Vec<f64> = both.filter(|(_, ours)| *ours > 5.0 * JITTER_US).map(|(c, ours)| c / ours).collect();
+    let low = quantile(&sorted(&shares), 0.3);
+    if low < SINGLE_SHARE {
+        let (ours, claimed) = (median(&samples.ours) - overhead, median(&samples.claimed));
+        inconsistent(format!("calls took {ours:.0} us by the grader's clock, but {claimed:.0} are claimed"))?;
+    }
+    Ok(())
+}
+
+/// The time between the events of a run against the grader's clock.
+pub fn same_run(done: &Done, spin: f64, overhead: f64) -> Result<(), Failure> {
+    let ours = done.wall.as_secs_f64() * 1e6 - overhead - spin;
+    let device = done.called.device_us.unwrap_or(f64::INFINITY);
+    // Before the start event is reached, more than the spin may pass: launching takes its time too.
+    if device < BATCH_SHARE * (ours - done.called.host_us.min(ours * 0.5)) - JITTER_US {
+        inconsistent(format!("a run took {ours:.0} us by the grader's clock, but {device:.0} between its events"))?;
+    }
+    Ok(())
+}
 
 fn inconsistent(message: String) -> Result<(), Failure> {
     Err(Failure::new(Reason::TimingInconsistent, message))
@@ -27,6 +72,12 @@ pub fn agree(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize) -> Result<(), Fai
     if let Some(device) = grade.median(seq, |s| s.clock == "device" && s.method == "per-call" && s.cache == "hot") {
         if device > 1.1 * wall + 10.0 {
             inconsistent(format!("{device:.1} us between events, but {wall:.1} us until everything had finished"))?;
+        }
+        let (times, more) = OUTSIDE;
+        if wall > times * device + more {
+            inconsistent(format!(
+                "{device:.1} us on the default stream, but {wall:.1} us until everything had finished: work runs elsewhere"
+            ))?;
         }
         let chained = grade.median(seq, |s| s.method == "back-to-back").unwrap_or(f64::INFINITY);
         if chained < SKIPPED * device - SINGLE_US {
@@ -64,13 +115,14 @@ fn audit(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize, wall: f64) -> Result<
     let manner = Manner { repeat: calls, snapshot: false, ..Manner::CAREFUL };
     let done = rig.call(&content, &manner)?;
     crate::grade::judge(&done.accuracy).map_err(|f| grade.diagnose(&content, f).during("audit batch"))?;
-    let (ours, claimed) = (done.wall.as_secs_f64() * 1e6, done.called.wall_us);
+    let ours = done.wall.as_secs_f64() * 1e6 - overhead_us(rig, &content)?;
+    let claimed = done.called.wall_us;
     let per_call = claimed / calls as f64;
     grade.report.notes.push(format!(
         "seq {seq}: {calls} calls took {:.1} us each by the grader's clock, {per_call:.1} by the candidate's process",
         ours / calls as f64
     ));
-    if claimed < 0.9 * ours - EXCHANGE_US {
+    if claimed < BATCH_SHARE * ours - JITTER_US {
         return inconsistent(format!(
             "{calls} calls took {ours:.0} us by the grader's clock, but {claimed:.0} are claimed"
         ));

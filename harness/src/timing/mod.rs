@@ -18,6 +18,9 @@ use crate::stats::Summary;
 pub struct Samples {
     pub us: Vec<f64>,
     pub clocks: Vec<Option<f64>>,
+    /// The whole exchange, as the candidate's process claims it took and by the grader's clock.
+    pub claimed: Vec<f64>,
+    pub ours: Vec<f64>,
     pub discarded: usize,
     pub ended_by: &'static str,
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Kind, Samples};
+use super::{Kind, Samples, clocks};
 use crate::content::Base;
 use crate::grade::Grade;
 use crate::protocol::Device;
@@ -12,6 +12,10 @@ use crate::rng::Stream;
 
 /// A sample whose SM clock was below this share of the maximum is thrown away.
 const THROTTLED: f64 = 0.5;
+/// So many contents are drawn anew for each length.
+const ANEW: u64 = 3;
+/// Usual calls in less than this share of the time of new ones skip work.
+const SKIPPED: f64 = 0.5;
 
 /// All kinds that the plan asks for.
 pub fn measure(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize) -> Result<(), Failure> {
@@ -27,14 +31,38 @@ pub fn measure(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize) -> Result<(), F
         modes.push("fixed");
     }
     let spin = spin_us(grade, rig, &bases[0], seq)?;
+    let overhead = clocks::overhead_us(rig, bases[0].plain())?;
     for weights in modes {
-        for &cache in caches {
+        // A flush undoes what fixed weights gain.
+        for &cache in caches.iter().filter(|&&cache| weights == "fresh" || cache == "hot") {
             for &clock in clocks {
                 let kind = Kind { cache, clock, method: "per-call", weights };
                 let samples = sample(grade, rig, &bases, kind, spin, seq)?;
+                clocks::same_time(&samples, overhead, kind.cache == "cold")?;
                 grade.record(seq, kind, samples);
             }
         }
+    }
+    drawn_anew(grade, rig, spin, seq)
+}
+
+/// Contents that no symmetry relates to earlier ones must not take longer than those that one does: whoever
+/// recognises the symmetry would be exposed.
+fn drawn_anew(grade: &mut Grade<'_>, rig: &mut Rig, spin: u32, seq: usize) -> Result<(), Failure> {
+    let gpu = grade.plan.device == Device::Cuda;
+    let clock = if gpu { "device" } else { "wall" };
+    let usual = grade.median(seq, |s| s.method == "per-call" && s.cache == "hot" && s.clock == clock);
+    let Some(usual) = usual else { return Ok(()) };
+    let mut fastest = f64::INFINITY;
+    for k in 0..ANEW {
+        let content = grade.bank.anew(seq, k);
+        let manner = Manner { spin_us: if gpu { spin } else { 0 }, ..Manner::CAREFUL };
+        let called = grade.checked(rig, &content, &manner)?.called;
+        fastest = fastest.min(called.device_us.unwrap_or(called.wall_us));
+    }
+    if usual < SKIPPED * fastest {
+        let message = format!("{usual:.1} us usually, but {fastest:.1} us on inputs drawn anew: work is skipped");
+        return Err(Failure::new(Reason::Caching, message));
     }
     Ok(())
 }
@@ -75,6 +103,7 @@ fn sample(
             snapshot: device || !gpu,
             settle: s.below(1, 16) == 0,
             check_weights: s.below(2, 6) == 0,
+            same_place: s.below(3, 4) == 0,
             repeat: 1,
         };
         let done = grade.checked(rig, &content, &manner)?;
@@ -108,6 +137,8 @@ fn keep(grade: &Grade<'_>, samples: &mut Samples, done: &Done, device: bool) {
     }
     samples.us.push(if device { done.called.device_us.unwrap_or(f64::NAN) } else { done.called.wall_us });
     samples.clocks.push(clock);
+    samples.claimed.push(done.called.wall_us);
+    samples.ours.push(done.wall.as_secs_f64() * 1e6);
 }
 
 /// What must hold of every single call.

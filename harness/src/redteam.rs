@@ -1,0 +1,194 @@
+//! The grader graded: candidates that cheat must be caught with the right exit code, honest ones that look
+//! suspicious must pass, and wrong blocks must be found wrong.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use crate::bank::Bank;
+use crate::cases::Suite;
+use crate::cli::Red;
+use crate::compiler;
+use crate::grade::{Plan, grade};
+use crate::machine::Machine;
+use crate::protocol::{Api, Device};
+use crate::reason::{Failure, Reason};
+use crate::rng;
+use crate::run::Scratch;
+use crate::stats::Budget;
+use crate::tree;
+use crate::ui::Ui;
+
+/// A candidate of the red team, as its manifest has it.
+#[derive(Deserialize)]
+struct Entry {
+    name: String,
+    device: Device,
+    /// Exit codes that are right, the first preferred.
+    expect: Vec<u8>,
+}
+
+#[derive(Deserialize)]
+struct Candidates {
+    candidates: Vec<Entry>,
+}
+
+/// A wrong block, as its manifest has it.
+#[derive(Deserialize)]
+struct Mutant {
+    name: String,
+    expect: Expect,
+    why: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Expect {
+    Killed,
+    Equivalent,
+}
+
+#[derive(Deserialize)]
+struct Mutants {
+    mutants: Vec<Mutant>,
+}
+
+fn read<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T, Failure> {
+    let failed = |e: String| Failure::new(Reason::Usage, format!("{}: {e}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|e| failed(e.to_string()))?;
+    serde_json::from_str(&text).map_err(|e| failed(e.to_string()))
+}
+
+fn root() -> Result<PathBuf, Failure> {
+    tree::root().ok_or_else(|| Failure::new(Reason::Usage, "no source tree with harness/redteam in it"))
+}
+
+/// Runs a build script into a folder.
+fn build(script: &Path, folder: &Path, device: Option<&str>) -> Result<(), Failure> {
+    let mut command = Command::new(script);
+    command.arg(folder).args(device);
+    if let Some(nvcc) = compiler::find() {
+        let lib = nvcc.parent().and_then(Path::parent).map(|root| root.join("lib"));
+        let flags = lib.filter(|p| p.is_dir()).map(|p| format!("-L{}", p.display()));
+        command.env("NVCC", nvcc).env("NVCC_FLAGS", flags.unwrap_or_default());
+    }
+    let status = command.status();
+    if status.as_ref().is_ok_and(|s| s.success()) {
+        return Ok(());
+    }
+    Err(Failure::new(Reason::Environment, format!("{} failed", script.display())))
+}
+
+/// What every candidate of the red team goes through: all phases, short.
+fn plan(device: Device) -> Plan {
+    let gpu = Machine::gpu().filter(|_| device == Device::Cuda);
+    Plan {
+        device,
+        api: Api::Solve,
+        arch: None,
+        suite: Suite::Full,
+        seqs: vec![16, 64],
+        max_case: 600,
+        fresh: true,
+        fixed: true,
+        cold: false,
+        traps: true,
+        budget: Budget {
+            min_samples: 8,
+            min_time: Duration::ZERO,
+            half_width: 0.05,
+            max_samples: 12,
+            max_time: Duration::from_secs(2),
+        },
+        timeout: Duration::from_secs(8),
+        fail_fast: true,
+        copies: false,
+        seed: rng::secret(),
+        rates: gpu.as_ref().map(crate::floor::Rates::of),
+        max_clock_mhz: gpu.map(|g| g.max_clock_mhz),
+    }
+}
+
+/// Grades the red team.
+pub fn redteam(args: &Red) -> Result<Reason, Failure> {
+    let root = root()?;
+    let device = args.device.unwrap_or(if Machine::gpu().is_some() { Device::Cuda } else { Device::Cpu });
+    let all: Candidates = read(&root.join("harness/redteam/candidates.json"))?;
+    let scratch = Scratch::new()?;
+    let folder = args.built.clone().unwrap_or_else(|| scratch.path().join("redteam"));
+    if args.built.is_none() {
+        let name = if device == Device::Cpu { "cpu" } else { "cuda" };
+        build(&root.join("harness/redteam/build"), &folder, Some(name))?;
+    }
+    let plan = plan(device);
+    let mut bank = Bank::new(plan.seed);
+    let (mut right, mut total) = (0, 0);
+    println!("{:<28} {:>8} {:>4}  {:>6}  what was said", "candidate", "expected", "got", "s");
+    for entry in all.candidates.iter().filter(|e| e.device == device && args.wants(&e.name)) {
+        let honest = entry.expect[0] == 0;
+        for _ in 0..if honest { args.repeat } else { 1 } {
+            let start = Instant::now();
+            let library = folder.join(format!("{}.so", entry.name));
+            let graded = grade(&library, &entry.name, &plan, &mut bank, &mut Ui::new(true));
+            let code = graded.verdict.exit_code;
+            let good = entry.expect.contains(&code);
+            total += 1;
+            right += usize::from(good);
+            let expected: Vec<String> = entry.expect.iter().map(ToString::to_string).collect();
+            let message: String = graded.verdict.message.chars().take(110).collect();
+            println!(
+                "{:<28} {:>8} {:>4}{} {:>6.1}  {message}",
+                entry.name,
+                expected.join(","),
+                code,
+                if good { " " } else { "!" },
+                start.elapsed().as_secs_f64()
+            );
+        }
+    }
+    println!("red team: {right} of {total} verdicts are right");
+    Ok(if right == total { Reason::Pass } else { Reason::Selftest })
+}
+
+/// Grades the wrong blocks by the widest suite.
+pub fn mutants(args: &Red) -> Result<Reason, Failure> {
+    let root = root()?;
+    let all: Mutants = read(&root.join("harness/mutants/mutants.json"))?;
+    let scratch = Scratch::new()?;
+    let folder = args.built.clone().unwrap_or_else(|| scratch.path().join("mutants"));
+    if args.built.is_none() {
+        build(&root.join("harness/mutants/build"), &folder, None)?;
+    }
+    let plan = Plan { suite: Suite::Extreme, max_case: 1025, traps: false, seqs: Vec::new(), ..plan(Device::Cpu) };
+    let mut bank = Bank::new(plan.seed);
+    let (mut killed, mut wrong, mut surprises) = (0, 0, 0);
+    for mutant in all.mutants.iter().filter(|m| args.wants(&m.name)) {
+        let library = folder.join(format!("{}.so", mutant.name));
+        let graded = grade(&library, &mutant.name, &plan, &mut bank, &mut Ui::new(true));
+        let dead = graded.verdict.exit_code != 0;
+        let by = graded.accuracy.iter().find(|r| !r.pass).map_or("survives", |r| &r.case);
+        let expected = dead == (mutant.expect == Expect::Killed);
+        surprises += usize::from(!expected);
+        if mutant.expect == Expect::Killed {
+            wrong += 1;
+            killed += usize::from(dead);
+        }
+        let why = mutant.why.as_deref().filter(|_| mutant.expect == Expect::Equivalent).unwrap_or_default();
+        println!("{:<24} {by:<18}{} {why}", mutant.name, if expected { " " } else { "!" });
+    }
+    println!("mutation score: {killed} of {wrong} wrong blocks are found wrong");
+    Ok(if surprises == 0 { Reason::Pass } else { Reason::Selftest })
+}
+
+/// Everything by which the grader can be trusted.
+pub fn selftest(args: &Red) -> Result<Reason, Failure> {
+    let mutants = mutants(&Red { built: None, ..args.clone() })?;
+    let red = redteam(&Red { built: None, device: Some(Device::Cpu), ..args.clone() })?;
+    let worst = if mutants == Reason::Pass { red } else { mutants };
+    if Machine::gpu().is_none() || worst != Reason::Pass {
+        return Ok(worst);
+    }
+    redteam(&Red { built: None, device: Some(Device::Cuda), ..args.clone() })
+}
