@@ -1,0 +1,22 @@
+/* Attention on sm_90a, not causal. See attention_sm90a.cuh. attention_<R>x<G>_f16: R row groups, G key groups, 128 (R G + 1) threads.
+   Grid (ceil(seq_len / (64 R)), 12, batch); a grid higher than 12 has cast workers in the rows beyond, for weights that later kernels read. */
+#include "attention/attention_sm90a.cuh"
+#include "cast/cast_sm90a.cuh"
+
+#define ATTENTION(NAME, ROW_GROUPS, KEY_GROUPS, KEYS, STAGES)                                                                             \
+  extern "C" __global__ void __launch_bounds__(AttentionTile<ROW_GROUPS, KEY_GROUPS, KEYS, STAGES, false>::THREADS, 1)                    \
+      NAME(const __grid_constant__ CUtensorMap qkv, const __grid_constant__ CUtensorMap att, int seq_len, const CastArgs cast) {          \
+    using Tile = AttentionTile<ROW_GROUPS, KEY_GROUPS, KEYS, STAGES, false>;                                                              \
+    if (blockIdx.y >= HEADS) {                                                                                                            \
+      pdl_launch();                                                                                                                       \
+      if (blockIdx.z == 0)                                                                                                                \
+        cast_role<Tile::THREADS, (Tile::SMEM_BYTES - 1024) / 16400>(cast, attention_memory(), (blockIdx.y - HEADS) * gridDim.x + blockIdx.x, \
+                                                                    (gridDim.y - HEADS) * gridDim.x);                                    \
+      return;                                                                                                                             \
+    }                                                                                                                                     \
+    attention_block<Tile>(&qkv, &att, seq_len);                                                                                           \
+  }
+
+ATTENTION(attention_1x2_f16, 1, 2, 64, 8)
+ATTENTION(attention_2x1_f16, 2, 1, 128, 5)
+ATTENTION(attention_3x1_f16, 3, 1, 128, 5)

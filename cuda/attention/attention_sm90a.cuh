@@ -1,0 +1,49 @@
+/* Attention of one block on Hopper: att = softmax(Q K^T / 8) V for each head of each sequence, causal or not.
+
+   qkv (batch, seq_len, 2304) fp16 = Q | K | V, head i at columns 64 i; att (batch, seq_len, 768) fp16. Scores, statistics and O stay in fp32 registers,
+   p is rounded to fp16 for the second product; nothing of size seq_len^2 exists.
+
+   A block has the 64 ROW_GROUPS query rows of one head that attention_work names. One warp keeps a ring of K and V tiles full, one
+   warpgroup for each 64 rows (or, with KEY_GROUPS, for each share of the keys of the same 64 rows) does the rest. The producer sits in a warpgroup of
+   its own because registers are given to warpgroups: 24 for it, what remains for the consumers.
+
+   Limiter: the tensor cores and the exponentials (16 a clock) need the same 8192 clk for 128 rows x 1024 keys, and max, scale, sum and pack nearly
+   as many issue slots; what is measured above that is their imperfect overlap. */
+#pragma once
+#include "attention/attention_output_sm90a.cuh"
+
+// Dynamic shared memory from its first 1024-byte boundary on
+__device__ __forceinline__ uint32_t attention_memory() {
+  extern __shared__ uint8_t shared[];
+  return (smem_address(shared) + 1023) & ~1023u;
+}
+
+template <class T>
+__device__ __forceinline__ void attention_block(const CUtensorMap* qkv, const CUtensorMap* att, int seq_len) {
+  const AttentionSmem<T> smem = {attention_memory()};
+  const AttentionWork work = attention_work<T>(seq_len);
+  const int warp = __shfl_sync(0xffffffffu, threadIdx.x >> 5, 0), lane = threadIdx.x & 31;
+  const bool producer = warp == 4 * T::CONSUMERS && lane == 0;
+  pdl_launch();
+  if (producer) {
+    attention_init<T>(smem);
+    prefetch_tensor_map(qkv);
+    prefetch_tensor_map(att);
+  }
+  __syncthreads();
+  if (warp >= 4 * T::CONSUMERS) {
+    registers_decrease<T::PRODUCER_REGISTERS>();
+    if (producer) {
+      pdl_wait();
+      attention_produce<T>(qkv, smem, work);
+    }
+  } else {
+    registers_increase<T::CONSUMER_REGISTERS>();
+    AttentionConsumer<T> consumer(smem, work, warp >> 2, warp & 3, lane);
+    consumer.run();
+    if constexpr (T::KEY_GROUPS > 1)
+      combine_and_store_output(consumer, att);
+    else
+      store_output(consumer, att);
+  }
+}
