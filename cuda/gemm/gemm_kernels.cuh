@@ -1,5 +1,7 @@
-/* The tiles of the portable GEMMs, and the kernels gemm_<layer>_<tile>. Included once by each gemm_<arch>.cu, which
-   names its architecture `Arch` first. Every tile fits the 99 KB of shared memory that a block of sm_86 may have. */
+/* The tiles of the portable GEMMs, and GEMM_LAYER, which defines the kernels gemm_<layer>_<tile> of one layer. Included
+   by each gemm_<layer>_<arch>.cu, which names its architecture `Arch` first. Every tile fits the 99 KB of shared memory
+   that a block of sm_86 may have. A layer is a file of its own, so that compilers, a driver's too, work on several at
+   once. */
 #pragma once
 
 #include "common/workspace.cuh"
@@ -21,15 +23,10 @@ using Tile128x192 = GemmTile<128, 192, 32, 2, 4, 1, 4>;
     gemm<Arch, EPILOGUE, Tile##TILE, N, K>(a, w, bias, residual, out, rows);                                       \
   }
 
-#define GEMM_LAYERS(TILE, BLOCKS_PER_SM)                   \
-  GEMM(qkv, TILE, Bias, QKV, D, BLOCKS_PER_SM)             \
-  GEMM(attn_proj, TILE, BiasResidual, D, D, BLOCKS_PER_SM) \
-  GEMM(fc, TILE, BiasGelu, FFN, D, BLOCKS_PER_SM)          \
-  GEMM(proj, TILE, BiasResidual, D, FFN, BLOCKS_PER_SM)
-
-GEMM_LAYERS(16x32, 2)
-GEMM_LAYERS(32x64, 2)
-GEMM_LAYERS(64x64, 2)
-GEMM_LAYERS(64x96, 2)
-GEMM_LAYERS(128x96, 2)
-GEMM_LAYERS(128x192, 1)
+#define GEMM_LAYER(LAYER, EPILOGUE, N, K) \
+  GEMM(LAYER, 16x32, EPILOGUE, N, K, 2)   \
+  GEMM(LAYER, 32x64, EPILOGUE, N, K, 2)   \
+  GEMM(LAYER, 64x64, EPILOGUE, N, K, 2)   \
+  GEMM(LAYER, 64x96, EPILOGUE, N, K, 2)   \
+  GEMM(LAYER, 128x96, EPILOGUE, N, K, 2)  \
+  GEMM(LAYER, 128x192, EPILOGUE, N, K, 1)
