@@ -13,7 +13,7 @@ use crate::options::Stream;
 use crate::span::{Span, Tokens};
 
 /// The workspace grows in steps of so many rows, so that slowly growing calls do not allocate each time.
-const ROWS_STEP: usize = 1024;
+const ROWS_STEP: usize = 512;
 
 /// What one device keeps between calls. Nothing of it is about the caller's data.
 #[derive(Default)]

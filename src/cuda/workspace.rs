@@ -41,10 +41,11 @@ pub mod vectors {
 const FIXED: [usize; 2] = [packed::LEN * F16, vectors::LEN * F32];
 /// Bytes of what Hopper's few-token kernel keeps, and of its form of prepared weights (cuda/small).
 const FEW: [usize; 2] = [4_916_224, 14_195_712];
-/// Bytes a row of the others: h, qkv, x1, f, statistics (24 words of 8 bytes).
-const PER_ROW: [usize; 5] = [D * F16, QKV * F16, D * F32, FFN * F16, 192];
-/// Kernels may write statistics for the rows of a whole tile.
-const ROWS_STEP: usize = 128;
+/// Bytes a row of the others: h, qkv, x1, f.
+const PER_ROW: [usize; 4] = [D * F16, QKV * F16, D * F32, FFN * F16];
+/// Bytes of statistics a row, 24 words of 8: written for the rows of whole tiles.
+const STATISTICS: usize = 192;
+const TILE_ROWS: usize = 128;
 
 const _: () = assert!(FIXED[0].is_multiple_of(256) && FIXED[1].is_multiple_of(256));
 const _: () = assert!(FEW[0].is_multiple_of(256) && FEW[1].is_multiple_of(256));
@@ -88,7 +89,7 @@ impl Workspace {
 
     fn bytes_with(rows: usize, few: [usize; 2]) -> usize {
         let fixed: usize = FIXED.iter().chain(&few).sum();
-        fixed + rows.next_multiple_of(ROWS_STEP) * PER_ROW.iter().sum::<usize>()
+        fixed + rows * PER_ROW.iter().sum::<usize>() + rows.next_multiple_of(TILE_ROWS) * STATISTICS
     }
 
     /// Allocates for a block that prepares its weights or not; the device's context is current.
@@ -122,8 +123,8 @@ impl Workspace {
         };
         let [packed, vectors] = FIXED.map(&mut take);
         let [few, few_weights] = self.few.map(&mut take);
-        let rows = self.rows.next_multiple_of(ROWS_STEP);
-        let [h, qkv, x1, f, statistics] = PER_ROW.map(|bytes| take(bytes * rows));
+        let [h, qkv, x1, f] = PER_ROW.map(|bytes| take(bytes * self.rows));
+        let statistics = take(STATISTICS * self.rows.next_multiple_of(TILE_ROWS));
         Parts { packed, vectors, few, few_weights, h, qkv, x1, f, statistics }
     }
 }

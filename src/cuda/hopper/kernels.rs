@@ -79,7 +79,7 @@ pub fn symbol(kernel: Kernel) -> String {
         }
         Kernel::Attention { form, causal } => {
             let form = &ATTENTION[form];
-            format!("attention_{}{}x{}", if causal { "causal_" } else { "" }, form.rows, form.keys)
+            format!("attention_{}x{}_f16{}", form.rows, form.keys, if causal { "_causal" } else { "" })
         }
         Kernel::Few { weights, tile } => {
             let weights = match weights {

@@ -136,15 +136,11 @@ pub struct AttentionForm {
     cost: usize,
 }
 
-/// Time of a block of any form beside its keys, in 0.01 us.
-const ATTENTION_COST: usize = 120;
-
 /// The forms that attention is compiled for.
-pub const ATTENTION: [AttentionForm; 4] = [
-    AttentionForm { rows: 1, keys: 1, shared: 0, cost: 660 },
-    AttentionForm { rows: 1, keys: 2, shared: 0, cost: 610 },
-    AttentionForm { rows: 2, keys: 1, shared: 0, cost: 960 },
-    AttentionForm { rows: 3, keys: 1, shared: 0, cost: 1180 },
+pub const ATTENTION: [AttentionForm; 3] = [
+    AttentionForm { rows: 1, keys: 2, shared: 177_352, cost: 520 },
+    AttentionForm { rows: 2, keys: 1, shared: 181_376, cost: 860 },
+    AttentionForm { rows: 3, keys: 1, shared: 189_568, cost: 1090 },
 ];
 
 /// One form of the resident kernel: so many rows in `tile` rows of the matrix instructions.
@@ -257,13 +253,13 @@ fn many(sms: usize, shape: Shape) -> Vec<Launch> {
         gemm(sms, Gemm::Proj, rows),
     ];
     if !shape.prepared {
-        share_cast(sms, &mut launches[1..3]);
+        share_cast(sms, shape.causal, &mut launches[1..3]);
     }
     launches
 }
 
 /// Shares the weights that the first kernel does not cast among the SMs that the QKV product and attention leave idle.
-fn share_cast(sms: usize, launches: &mut [Launch]) {
+fn share_cast(sms: usize, causal: bool, launches: &mut [Launch]) {
     // A worker of attention joins in rows of the grid.
     let step = launches[1].grid[0];
     let idle = |launch: &Launch| match launch.working as usize % sms {
@@ -271,7 +267,8 @@ fn share_cast(sms: usize, launches: &mut [Launch]) {
         last_wave => count(sms - last_wave),
     };
     let first = idle(&launches[0]);
-    let second = idle(&launches[1]) / step * step;
+    // Causal attention has no such role: only a prepared block is causal.
+    let second = if causal { 0 } else { idle(&launches[1]) / step * step };
     // Without idle SMs anywhere the workers queue behind the product.
     let first = if first + second == 0 { count(sms / 4) } else { first };
     let middle = CHUNKS_QKV + (CHUNKS - CHUNKS_QKV) * first / (first + second);
@@ -282,10 +279,16 @@ fn share_cast(sms: usize, launches: &mut [Launch]) {
 }
 
 fn attention(sms: usize, shape: Shape) -> Launch {
-    let groups = |form: &AttentionForm| shape.seq_len.div_ceil(64 * form.rows);
+    // In units of one key of one block, beside what every form needs.
     let time = |form: &AttentionForm| {
-        let waves = (groups(form) * HEADS * shape.batch).div_ceil(sms);
-        waves * (ATTENTION_COST * 1024 + shape.seq_len * form.cost)
+        let blocks = shape.seq_len.div_ceil(64 * form.rows) * HEADS * shape.batch;
+        let waves = if shape.causal {
+            // The blocks with the most keys come first and the others, half as long in the mean, fill the gaps.
+            (blocks.div_ceil(2) * 1000 / sms).max(1000)
+        } else {
+            blocks.div_ceil(sms) * 1000
+        };
+        waves * form.cost
     };
     let form = (0..ATTENTION.len()).min_by_key(|&form| time(&ATTENTION[form])).unwrap_or(0);
     attention_in(shape, form)
