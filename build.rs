@@ -25,8 +25,8 @@ use sha2::{Digest, Sha256};
 const OLDEST_NVCC: (u32, u32) = (12, 8);
 /// File suffix, and whether the architecture also ships as PTX for GPUs without a cubin of their own.
 const ARCHS: [(&str, bool); 3] = [("sm75", true), ("sm80", true), ("sm90a", false)];
-const NVCC_FLAGS: [&str; 9] =
-    ["-std=c++17", "-O3", "-lineinfo", "-Icuda", "-MD", "-Xptxas", "--verbose", "-Xptxas", "--warn-on-spills"];
+const NVCC_FLAGS: [&str; 8] =
+    ["-std=c++17", "-O3", "-Icuda", "-MD", "-Xptxas", "--verbose", "-Xptxas", "--warn-on-spills"];
 
 fn main() {
     let root = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
@@ -74,13 +74,17 @@ impl Image {
         name_of(&self.source).trim_end_matches(".cu").to_owned()
     }
 
-    fn target(&self) -> [String; 3] {
+    fn target(&self) -> Vec<String> {
         let number = &self.arch[2..];
+        let code = if self.ptx { "compute" } else { "sm" };
+        let mut arguments = vec!["-gencode".into(), format!("arch=compute_{number},code={code}_{number}")];
         if self.ptx {
-            ["-ptx".into(), "-gencode".into(), format!("arch=compute_{number},code=compute_{number}")]
+            arguments.push("-ptx".into());
         } else {
-            ["-cubin".into(), "-gencode".into(), format!("arch=compute_{number},code=sm_{number}")]
+            // Line numbers are for profilers; in PTX they would only slow the driver's translation down.
+            arguments.extend(["-cubin".into(), "-lineinfo".into()]);
         }
+        arguments
     }
 }
 

@@ -124,7 +124,10 @@ pub fn warm_calls_allocate_nothing() {
     let call = |seq_len| solve(x.address(), output.address(), weights.address(), seq_len).expect("solve");
     call(1);
     let small = free_bytes();
-    call(seq_len);
+    // Once plainly, once as a graph.
+    for seq_len in [seq_len, 77, seq_len, 77] {
+        call(seq_len);
+    }
     let (free, count) = (free_bytes(), allocations());
     assert!(small - free.min(small) <= Workspace::bytes(seq_len) + (4 << 20), "{} bytes more", small - free);
     for _ in 0..20 {
@@ -134,7 +137,9 @@ pub fn warm_calls_allocate_nothing() {
     assert_eq!((free_bytes(), allocations()), (free, count));
 
     let block = Block::create(weights.address(), &options(|o| o.max_tokens = 512)).expect("create");
-    block.forward(&x, &output, 1, 512, ptr::null_mut()).expect("forward");
+    for seq_len in [1, 512, 100, 1, 512, 100] {
+        block.forward(&x, &output, 1, seq_len, ptr::null_mut()).expect("forward");
+    }
     let (free, count) = (free_bytes(), allocations());
     for seq_len in [1, 512, 100] {
         block.forward(&x, &output, 1, seq_len, ptr::null_mut()).expect("forward");

@@ -7,6 +7,7 @@ mod block;
 mod calls;
 #[path = "../common/mod.rs"]
 mod common;
+mod intermediates;
 mod processes;
 mod rig;
 mod stages;
@@ -14,7 +15,7 @@ mod stages;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use solve::cuda::arch::Arch;
 use solve::cuda::driver::Driver;
-use solve::cuda::plan::Gemm;
+use solve::cuda::portable::plan::Gemm;
 
 fn main() -> std::process::ExitCode {
     if processes::child() {
@@ -33,15 +34,18 @@ fn main() -> std::process::ExitCode {
             };
             trials.push(trial(format!("{}::{name}", arch.name()), why_not, move || test(arch)));
         };
-        push("stage::cast_and_layernorm", stages::cast_and_layernorm);
-        push("stage::layernorm", stages::layernorm);
-        push("stage::gemm_qkv", |arch| stages::gemm(arch, Gemm::Qkv));
-        push("stage::gemm_attn_proj", |arch| stages::gemm(arch, Gemm::AttnProj));
-        push("stage::gemm_fc", |arch| stages::gemm(arch, Gemm::Fc));
-        push("stage::gemm_proj", |arch| stages::gemm(arch, Gemm::Proj));
-        push("stage::attention", |arch| stages::attention(arch, false));
-        push("stage::attention_causal", |arch| stages::attention(arch, true));
-        push("stage::no_local_memory", stages::no_local_memory);
+        if arch != Arch::Sm90a {
+            push("stage::cast_and_layernorm", stages::cast_and_layernorm);
+            push("stage::layernorm", stages::layernorm);
+            push("stage::gemm_qkv", |arch| stages::gemm(arch, Gemm::Qkv));
+            push("stage::gemm_attn_proj", |arch| stages::gemm(arch, Gemm::AttnProj));
+            push("stage::gemm_fc", |arch| stages::gemm(arch, Gemm::Fc));
+            push("stage::gemm_proj", |arch| stages::gemm(arch, Gemm::Proj));
+            push("stage::attention", |arch| stages::attention(arch, false));
+            push("stage::attention_causal", |arch| stages::attention(arch, true));
+            push("stage::no_local_memory", stages::no_local_memory);
+        }
+        push("intermediates::stages", intermediates::stages);
         push("block::sizes", block::sizes);
         push("block::flat_rows", block::flat_rows);
         push("block::misaligned", block::misaligned);

@@ -123,14 +123,9 @@ impl Memory {
         values
     }
 
-    /// The content as fp16, widened: two in the place of each float.
+    /// The content as fp16, widened.
     pub fn read_half(&self, count: usize) -> Vec<f32> {
-        let floats = self.read();
-        let halves = floats.iter().flat_map(|float| {
-            let bits = float.to_bits();
-            [bits as u16, (bits >> 16) as u16]
-        });
-        halves.take(count).map(|bits| half::f16::from_bits(bits).to_f32()).collect()
+        read_halves(self.at(), count)
     }
 
     /// Fails if anything outside the buffer was written.
@@ -216,5 +211,32 @@ impl super::api::Block {
             solve::error::SolveStatus::Ok => Ok(()),
             status => Err(format!("{status:?}: {}", super::api::message())),
         }
+    }
+}
+
+/// Device memory that is not a test's own.
+pub fn read_floats(address: u64, count: usize) -> Vec<f32> {
+    let mut values = vec![0.0f32; count];
+    // SAFETY: the caller names memory of that size.
+    unsafe {
+        ok(sys::cuCtxSynchronize());
+        ok(sys::cuMemcpy(values.as_mut_ptr().addr() as u64, address, 4 * count));
+    }
+    values
+}
+
+/// The same, fp16 widened.
+pub fn read_halves(address: u64, count: usize) -> Vec<f32> {
+    let floats = read_floats(address, count / 2);
+    let halves = floats.iter().flat_map(|float| [float.to_bits() as u16, (float.to_bits() >> 16) as u16]);
+    halves.map(|bits| half::f16::from_bits(bits).to_f32()).collect()
+}
+
+/// Fills device memory with NaN.
+pub fn poison(address: u64, bytes: usize) {
+    // SAFETY: the caller names memory of that size.
+    unsafe {
+        ok(sys::cuMemsetD8_v2(address, POISON, bytes));
+        ok(sys::cuCtxSynchronize());
     }
 }

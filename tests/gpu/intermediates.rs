@@ -1,0 +1,115 @@
+//! What a forward leaves in the workspace, stage by stage: each stage's output against the CPU's on what the GPU itself gave the stage. So every
+//! kernel is tested as the plan uses it, whatever the family, with its tile, its grid and its part of the weight cast.
+
+use solve::cpu;
+use solve::cuda::arch::Arch;
+use solve::cuda::block::{self, Buffers, Shape};
+use solve::cuda::graph::run_steps;
+use solve::cuda::workspace::{Workspace, packed, vectors};
+use solve::dims::{D, FFN, QKV};
+use solve::options::Stream;
+use solve::weights::{
+    B_ATTN, B_FC, B_PROJ, B_QKV, BETA1, BETA2, GAMMA1, GAMMA2, Param, W_ATTN, W_FC, W_PROJ, W_QKV, WEIGHTS_LEN,
+};
+
+use super::common::{Random, weights, worst};
+use super::rig::{Memory, device, poison, read_floats, read_halves, rounded};
+
+/// (batch, seq_len) around the edges of tiles, of waves and of groups of query rows. Few rows are one kernel on Hopper, without intermediates.
+const SHAPES: [(usize, usize); 18] = [
+    (1, 65),
+    (1, 100),
+    (1, 127),
+    (1, 128),
+    (1, 129),
+    (3, 50),
+    (1, 192),
+    (1, 193),
+    (4, 64),
+    (1, 257),
+    (2, 257),
+    (1, 384),
+    (1, 513),
+    (1, 700),
+    (1, 1023),
+    (1, 1024),
+    (1, 1025),
+    (1, 2050),
+];
+
+pub fn stages(arch: Arch) {
+    let host_weights = weights(90);
+    for (index, (batch, seq_len)) in SHAPES.into_iter().enumerate() {
+        let shape = Shape { batch, seq_len, causal: index % 3 == 1, prepared: false };
+        // Weights in every alignment of a float.
+        let weights = Memory::new(super::rig::Kind::Device, WEIGHTS_LEN, 4 * (index % 4)).with(&host_weights);
+        check(arch, shape, &weights, &host_weights);
+    }
+}
+
+fn check(arch: Arch, shape: Shape, weights: &Memory, host_weights: &[f32]) {
+    let (device, rows) = (device(arch), shape.rows());
+    let x = Random::new(rows as u64).uniforms(rows * D);
+    let (x_there, output) = (Memory::of(&x), Memory::poisoned(rows * D));
+    let workspace = device.run(|| Workspace::new(device, rows, false)).expect("a workspace");
+    let parts = workspace.parts();
+    for (part, bytes) in [(parts.h, 2 * D), (parts.qkv, 2 * QKV), (parts.x1, 4 * D), (parts.f, 2 * FFN)] {
+        poison(part, bytes * rows);
+    }
+    poison(parts.packed, 2 * packed::LEN);
+    let buffers =
+        Buffers { x: x_there.at(), output: output.at(), weights: weights.at(), rows, seq_len: shape.seq_len, parts };
+    // SAFETY: buffers and workspace are of this shape.
+    let ran = device.run(|| unsafe { run_steps(&block::forward(device, shape, &buffers)?, Stream::LEGACY) });
+    ran.expect("forward");
+    let got_output = output.read();
+    output.check_guards();
+
+    let w = |p: Param| &host_weights[p.offset..p.offset + p.len];
+    let matrix = |p: Param| rounded(w(p));
+    let linear = |a: &[f32], weights: Param, bias: Param| {
+        let mut out = vec![0.0; rows * bias.len];
+        cpu::linear(a, &matrix(weights), w(bias), &mut out);
+        out
+    };
+    let layernorm = |x: &[f32], gamma: Param, beta: Param| {
+        let mut out = vec![0.0; rows * D];
+        cpu::layernorm(x, w(gamma), w(beta), &mut out);
+        out
+    };
+    let close = |stage: &str, got: &[f32], wanted: &[f32], (abs, rel): (f32, f32)| {
+        let worst = worst(got, wanted, abs, rel);
+        assert!(worst <= 1.0, "{stage}: {worst} times the tolerance for {shape:?}");
+    };
+
+    let wanted_packed: Vec<f32> = [W_QKV, W_ATTN, W_FC, W_PROJ].into_iter().flat_map(matrix).collect();
+    assert!(read_halves(parts.packed, packed::LEN) == wanted_packed, "the cast weights, {shape:?}");
+    let got_vectors = read_floats(parts.vectors, vectors::GAMMA1);
+    let wanted_vectors: Vec<f32> =
+        [B_QKV, B_ATTN, GAMMA2, BETA2, B_FC, B_PROJ].iter().flat_map(|p| w(*p).to_vec()).collect();
+    assert!(got_vectors == wanted_vectors, "the copied vectors, {shape:?}");
+
+    // An fp16 step of LN1's output, which may fall either way, is 5e-4; times a weight of 0.02 or so.
+    let qkv = read_halves(parts.qkv, rows * QKV);
+    let wanted = linear(&rounded(&layernorm(&x, GAMMA1, BETA1)), W_QKV, B_QKV);
+    close("QKV", &qkv, &wanted, (2e-4, 5.2e-4));
+
+    let mut attention = vec![0.0; rows * D];
+    cpu::attention(&qkv, &mut attention, shape.seq_len, shape.causal);
+    let mut wanted = linear(&rounded(&attention), W_ATTN, B_ATTN);
+    wanted.iter_mut().zip(&x).for_each(|(sum, x)| *sum += x);
+    let x1 = read_floats(parts.x1, rows * D);
+    close("attention and its projection", &x1, &wanted, (3e-4, 1e-5));
+
+    let h = read_halves(parts.h, rows * D);
+    close("LN2", &h, &layernorm(&x1, GAMMA2, BETA2), (1e-4, 5.2e-4));
+
+    let f = read_halves(parts.f, rows * FFN);
+    let mut wanted = linear(&h, W_FC, B_FC);
+    cpu::gelu_tanh(&mut wanted);
+    close("FC and GELU", &f, &wanted, (1e-4, 6e-4));
+
+    let mut wanted = linear(&f, W_PROJ, B_PROJ);
+    wanted.iter_mut().zip(&x1).for_each(|(sum, x)| *sum += x);
+    close("proj", &got_output, &wanted, (3e-5, 1e-5));
+}

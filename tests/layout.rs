@@ -1,0 +1,104 @@
+//! cuda/ and src/ have the same numbers: sizes, offsets, and what the plan must know about kernels. The compiler itself is asked.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use libtest_mimic::{Arguments, Completion, Trial};
+use solve::cuda::portable::plan::{TILES, cast};
+use solve::cuda::workspace::{packed, vectors};
+use solve::dims;
+use solve::weights::{PARAMS, WEIGHTS_LEN};
+
+fn main() -> std::process::ExitCode {
+    type Test = (&'static str, fn(&Path));
+    let tests: [Test; 2] = [("sizes_and_offsets", sizes_and_offsets), ("gemm_tiles", gemm_tiles)];
+    let trials = tests.map(|(name, test)| {
+        Trial::ignorable_test(name, move || {
+            let Some(nvcc) = nvcc() else { return Ok(Completion::ignored_with("skipped: no nvcc")) };
+            test(&nvcc);
+            Ok(Completion::Completed)
+        })
+    });
+    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// As build.rs looks for it, except that it need not be there.
+fn nvcc() -> Option<PathBuf> {
+    let from = |name: &str, below: &str| std::env::var_os(name).map(|value| PathBuf::from(value).join(below));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    [from("NVCC", ""), from("CUDA_HOME", "bin/nvcc"), from("CUDA_PATH", "bin/nvcc")]
+        .into_iter()
+        .flatten()
+        .chain(std::env::split_paths(&path).map(|folder| folder.join("nvcc")))
+        .chain(["/usr/local/cuda/bin/nvcc".into(), root().join("target/toolkit/nvidia/cu13/bin/nvcc")])
+        .find(|path| path.is_file())
+}
+
+/// Compiles assertions against the headers of cuda/.
+fn check(nvcc: &Path, name: &str, includes: &str, equal: &[(String, usize)]) {
+    let mut source = String::from(includes);
+    for (expression, value) in equal {
+        let _ = writeln!(source, "static_assert(({expression}) == {value}, \"{expression} is not {value}\");");
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let file = folder.join(name).with_extension("cu");
+    fs::write(&file, source).expect("a scratch file");
+    let mut command = Command::new(nvcc);
+    command.args(["-std=c++17", "-ptx", "-arch=compute_80", "-I"]).arg(root().join("cuda"));
+    let output = command.arg("-o").arg(file.with_extension("ptx")).arg(&file).output().expect("nvcc runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn sizes_and_offsets(nvcc: &Path) {
+    let mut equal: Vec<(String, usize)> = [
+        ("D", dims::D),
+        ("HEADS", dims::HEADS),
+        ("HEAD_DIM", dims::HEAD_DIM),
+        ("QKV", dims::QKV),
+        ("FFN", dims::FFN),
+        ("WEIGHTS_LEN", WEIGHTS_LEN),
+        ("PACKED_QKV", packed::QKV_),
+        ("PACKED_ATTN", packed::ATTN),
+        ("PACKED_FC", packed::FC),
+        ("PACKED_PROJ", packed::PROJ),
+        ("PACKED_LEN", packed::LEN),
+        ("VECTOR_B_QKV", vectors::B_QKV),
+        ("VECTOR_B_ATTN", vectors::B_ATTN),
+        ("VECTOR_GAMMA2", vectors::GAMMA2),
+        ("VECTOR_BETA2", vectors::BETA2),
+        ("VECTOR_B_FC", vectors::B_FC),
+        ("VECTOR_B_PROJ", vectors::B_PROJ),
+        ("CAST_BLOCKS", cast()[0].grid[0] as usize),
+        ("static_cast<long long>(LN_EPS * 1e9)", (f64::from(dims::LN_EPS) * 1e9) as usize),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .to_vec();
+    equal.extend(PARAMS.iter().map(|(name, param, _)| (name.to_uppercase(), param.offset)));
+    check(
+        nvcc,
+        "sizes_and_offsets",
+        "#include \"dims.h\"\n#include \"common/workspace.cuh\"\n#include \"cast/cast.cuh\"\n",
+        &equal,
+    );
+}
+
+fn gemm_tiles(nvcc: &Path) {
+    for (index, name) in ["80", "75"].into_iter().enumerate() {
+        let includes =
+            format!("#include \"common/sm{name}.cuh\"\nusing Arch = Sm{name};\n#include \"gemm/gemm_kernels.cuh\"\n");
+        let mut equal = Vec::new();
+        for tile in &TILES {
+            let kind = format!("Tile{}x{}", tile.m, tile.n);
+            equal.push((format!("(GemmShared<Arch, {kind}>::BYTES)"), tile.shared[index] as usize));
+            equal.push((format!("{kind}::BM * 1000 + {kind}::BN"), tile.m * 1000 + tile.n));
+            equal.push((format!("{kind}::THREADS"), tile.threads as usize));
+        }
+        check(nvcc, &format!("gemm_tiles_{name}"), &includes, &equal);
+    }
+}

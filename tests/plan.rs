@@ -1,0 +1,116 @@
+//! The plan needs no GPU: every row is computed once, on grids that a GPU can launch, in the memory that was promised.
+
+use solve::cuda::arch::Arch;
+use solve::cuda::block::Shape;
+use solve::cuda::portable::plan::{self, Gemm, Kernel, Launch, Plan, Stage, TILES};
+use solve::cuda::workspace::Workspace;
+
+/// H100 PCIe (older), H100 PCIe, H100/H200 SXM, GH100 in full.
+const SMS: [usize; 4] = [78, 114, 132, 144];
+
+/// Every size to 300, then the edges of every tile, then large ones.
+fn sizes() -> impl Iterator<Item = usize> {
+    let edges = (320..=4224).step_by(16).flat_map(|size| [size - 1, size, size + 1]);
+    (1..=300).chain(edges).chain([8192, 10_007, 131_072, 1 << 20])
+}
+
+fn plans() -> impl Iterator<Item = (Arch, Shape, Plan)> {
+    let shapes = sizes().flat_map(|seq_len| {
+        [(1, false, false), (1, true, true), (3, false, true)].map(|(batch, causal, prepared)| Shape {
+            batch,
+            seq_len,
+            causal,
+            prepared,
+        })
+    });
+    shapes.flat_map(|shape| {
+        [Arch::Sm75, Arch::Sm80]
+            .into_iter()
+            .flat_map(move |arch| SMS.into_iter().map(move |sms| (arch, shape, plan::forward(arch, sms, shape))))
+    })
+}
+
+#[test]
+fn stages_come_in_the_order_of_the_block() {
+    use Stage::{Attention, AttnProj, CastLayernorm1, Fc, Layernorm1, Layernorm2, Proj, Qkv};
+    for (_, shape, plan) in plans() {
+        let first = if shape.prepared { Layernorm1 } else { CastLayernorm1 };
+        let stages: Vec<Stage> = plan.iter().map(|launch| launch.stage).collect();
+        assert_eq!(stages, [first, Qkv, Attention, AttnProj, Layernorm2, Fc, Proj]);
+    }
+}
+
+#[test]
+fn every_row_has_exactly_one_block() {
+    for (arch, shape, plan) in plans() {
+        let rows = shape.batch * shape.seq_len;
+        for launch in plan.iter() {
+            let what = format!("{arch:?} {shape:?} {launch:?}");
+            let [x, y, z] = launch.grid.map(|blocks| blocks as usize);
+            match launch.kernel {
+                Kernel::Gemm { gemm, tile } => {
+                    let (tile, columns) = (TILES[tile], gemm.columns());
+                    assert_eq!(columns % tile.n, 0, "{what}");
+                    assert_eq!(x, rows.div_ceil(tile.m) * (columns / tile.n), "{what}");
+                    assert_eq!((y, z), (1, 1), "{what}");
+                }
+                Kernel::Attention { causal } => {
+                    assert_eq!((x, y, z), (shape.seq_len.div_ceil(128), 12, shape.batch), "{what}");
+                    assert_eq!(causal, shape.causal);
+                }
+                Kernel::Layernorm => assert_eq!((x, y, z), (rows.div_ceil(8), 1, 1), "{what}"),
+                Kernel::CastLayernorm => assert!(x > rows.div_ceil(8) && (y, z) == (1, 1), "{what}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn every_launch_is_one_that_a_gpu_accepts() {
+    let fits = |launch: &Launch, shared: u32| {
+        let [x, y, z] = launch.grid;
+        let grid = (1..1 << 31).contains(&x) && (1..65_536).contains(&y) && (1..65_536).contains(&z);
+        grid && launch.threads.is_multiple_of(32) && launch.threads <= 1024 && launch.shared <= shared
+    };
+    for (arch, shape, plan) in plans() {
+        // What a block may have on sm_75, and on sm_86, the smallest of the 8.x.
+        let shared = if arch == Arch::Sm75 { 64 << 10 } else { 99 << 10 };
+        for launch in plan.iter() {
+            assert!(fits(launch, shared), "{arch:?} {shape:?} {launch:?}");
+        }
+    }
+}
+
+#[test]
+fn a_large_product_fills_the_gpu_and_a_small_one_uses_low_tiles() {
+    let launch_of = |arch, sms, seq_len, stage| {
+        let shape = Shape { batch: 1, seq_len, causal: false, prepared: false };
+        let plan = plan::forward(arch, sms, shape);
+        let launch = plan.iter().find(|launch| launch.stage == stage).expect("every stage");
+        match launch.kernel {
+            Kernel::Gemm { tile, .. } => (TILES[tile], launch.grid[0] as usize),
+            other => panic!("{other:?} is no product"),
+        }
+    };
+    for arch in [Arch::Sm75, Arch::Sm80] {
+        for sms in SMS {
+            for stage in [Stage::Qkv, Stage::Fc, Stage::Proj, Stage::AttnProj] {
+                let (tile, blocks) = launch_of(arch, sms, 1, stage);
+                assert!(tile.m <= 32 && blocks >= 12, "{tile:?} x {blocks} for one token");
+                let (tile, blocks) = launch_of(arch, sms, 4096, stage);
+                assert!(tile.m == 128 && 10 * blocks >= 7 * sms, "{tile:?} x {blocks} on {sms} SMs");
+            }
+        }
+    }
+    assert_eq!(Gemm::ALL.map(Gemm::columns), [2304, 768, 3072, 768]);
+}
+
+#[test]
+fn the_workspace_is_linear_and_within_its_bound() {
+    for rows in sizes() {
+        let scratch = rows * 768 * 4;
+        assert!(Workspace::bytes(rows) + scratch <= rows * (24 << 10) + (32 << 20), "{rows} rows");
+        let more = Workspace::bytes(rows + 128) - Workspace::bytes(rows);
+        assert_eq!(more, Workspace::bytes(256) - Workspace::bytes(128), "{rows} rows");
+    }
+}

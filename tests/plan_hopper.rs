@@ -1,0 +1,117 @@
+//! The plan for Hopper, without one: every weight is cast once, every row computed, on grids that fit the chip, for every size of chip.
+
+use solve::cuda::block::Shape;
+use solve::cuda::hopper::plan::{ATTENTION, CHUNKS, FEW, FEW_ROWS, Gemm, Kernel, Launch, forward, prepare};
+
+/// H100 PCIe with fewer SMs, H100 PCIe, H100 SXM and H200, GH100 in full.
+const SMS: [usize; 4] = [78, 114, 132, 144];
+/// Bytes of shared memory that a block may have.
+const SHARED: u32 = 227 << 10;
+
+fn plans() -> impl Iterator<Item = (usize, Shape, Vec<Launch>)> {
+    let edges = (320..=4224).step_by(16).flat_map(|size| [size - 1, size, size + 1]);
+    let sizes = (1..=300).chain(edges).chain([8192, 10_007, 131_072, 1 << 20]);
+    let shapes = sizes.flat_map(|seq_len| {
+        [(1, false, false), (1, true, true), (3, true, false), (2, false, true)]
+            .map(|(batch, causal, prepared)| Shape { batch, seq_len, causal, prepared })
+    });
+    shapes.flat_map(|shape| SMS.map(|sms| (sms, shape, forward(sms, shape, true))))
+}
+
+#[test]
+fn few_rows_are_one_resident_launch() {
+    for (sms, shape, plan) in plans().filter(|(_, shape, _)| shape.rows() <= FEW_ROWS) {
+        let [launch] = &plan[..] else { panic!("{shape:?}: {plan:?}") };
+        let Kernel::Few { tile, .. } = launch.kernel else { panic!("{launch:?}") };
+        assert!(FEW[tile].rows >= shape.rows(), "{shape:?} in {launch:?}");
+        assert!(launch.grid[0] as usize <= sms, "all blocks at once: {launch:?} on {sms}");
+    }
+}
+
+#[test]
+fn more_rows_are_six_launches() {
+    for (_, shape, plan) in plans().filter(|(_, shape, _)| shape.rows() > FEW_ROWS) {
+        let kinds: Vec<u8> = plan
+            .iter()
+            .map(|launch| match launch.kernel {
+                Kernel::CastLayernorm => 0,
+                Kernel::Gemm { gemm, .. } => [1, 3, 4, 5][gemm as usize],
+                Kernel::Attention { causal, .. } => {
+                    assert_eq!(causal, shape.causal);
+                    2
+                }
+                Kernel::Few { .. } | Kernel::FewPrepare => 9,
+            })
+            .collect();
+        assert_eq!(kinds, [0, 1, 2, 3, 4, 5], "{shape:?}");
+    }
+}
+
+#[test]
+fn every_weight_is_cast_once_or_was_before() {
+    for (sms, shape, plan) in plans().filter(|(_, shape, _)| shape.rows() > FEW_ROWS) {
+        let mut next = 0;
+        for launch in plan.iter().filter(|launch| !launch.cast.is_empty()) {
+            assert_eq!(launch.cast.start, next, "{shape:?} on {sms}: {plan:?}");
+            next = launch.cast.end;
+        }
+        assert_eq!(next, if shape.prepared { 0 } else { CHUNKS }, "{shape:?} on {sms}");
+    }
+    assert_eq!(prepare().iter().map(|launch| launch.cast.len()).sum::<usize>(), CHUNKS as usize);
+}
+
+#[test]
+fn a_launch_that_casts_has_blocks_for_it() {
+    for (sms, shape, plan) in plans().filter(|(_, shape, _)| shape.rows() > FEW_ROWS && !shape.prepared) {
+        for launch in &plan[1..] {
+            let blocks: u32 = launch.grid.iter().product();
+            assert!(blocks >= launch.working, "{launch:?}");
+            assert!(
+                launch.cast.is_empty() || blocks > launch.working,
+                "{shape:?} on {sms}: {launch:?} casts with none"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_row_is_computed() {
+    for (sms, shape, plan) in plans() {
+        let rows = shape.rows();
+        for launch in &plan {
+            let what = format!("{shape:?} on {sms}: {launch:?}");
+            match launch.kernel {
+                Kernel::Gemm { gemm, tile } => {
+                    let form = gemm.tiles()[tile];
+                    assert_eq!((gemm.columns() % form.n, gemm.depth() % (64 * form.splits)), (0, 0), "{what}");
+                    let work = rows.div_ceil(form.m) * (gemm.columns() / form.n) * form.splits;
+                    let blocks = launch.working as usize;
+                    // Either a block for each tile, or few enough to be resident and walk through them.
+                    assert!(blocks == work || (form.splits == 1 && blocks < work && blocks <= sms), "{what}");
+                    if gemm == Gemm::AttnProj {
+                        assert!(blocks <= sms && blocks.is_multiple_of(768 / form.n), "LN2 waits for its row: {what}");
+                    }
+                }
+                Kernel::Attention { form, .. } => {
+                    let groups = shape.seq_len.div_ceil(64 * ATTENTION[form].rows) * 12 * shape.batch;
+                    assert_eq!(launch.working as usize, groups, "{what}");
+                }
+                Kernel::CastLayernorm => assert!(launch.grid[0] as usize >= rows.div_ceil(8), "{what}"),
+                Kernel::Few { .. } | Kernel::FewPrepare => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn every_launch_is_one_that_the_gpu_accepts() {
+    for (sms, shape, plan) in plans() {
+        for launch in plan.iter().chain(&prepare()) {
+            let what = format!("{shape:?} on {sms}: {launch:?}");
+            let [x, y, z] = launch.grid;
+            assert!((1..1 << 31).contains(&x) && (1..65_536).contains(&y) && (1..65_536).contains(&z), "{what}");
+            assert!(launch.threads.is_multiple_of(32) && launch.threads <= 1024, "{what}");
+            assert!(launch.shared <= SHARED, "{what}");
+        }
+    }
+}
