@@ -15,12 +15,13 @@ __device__ __forceinline__ float4 load_here_4(const float* p) {
 
 template <class S>
 struct SplitEpilogue {
+  static constexpr int CLUSTER_PHASES = S::SPLITS > 1 ? 2 : 0;
   static constexpr int W = S::BN / S::SPLITS;
   static constexpr int PITCH = (W + 8) * 4;  // bytes of a row: eight rows of pairs fall on different banks
   static constexpr int PART = 64 * PITCH;    // what one warpgroup has of W columns
   static constexpr int PEERS = S::SPLITS - 1;
   static constexpr int INCOMING = S::WARPGROUPS * PEERS * PART, OUTGOING = S::WARPGROUPS * S::SPLITS * PART;
-  static constexpr bool IN_RING = S::SPLITS > 1 && S::STAGES * S::STAGE_BYTES + INCOMING + OUTGOING > 230000;  // outgoing parts take the place of the ring
+  static constexpr bool IN_RING = S::SPLITS > 1 && S::STAGES * S::STAGE_BYTES + INCOMING + OUTGOING > S::SHARED_LIMIT;  // outgoing parts take the place of the ring
   static constexpr int SHARED_BYTES = INCOMING + (IN_RING ? 0 : OUTGOING);
   static_assert(!IN_RING || OUTGOING <= S::STAGES * S::STAGE_BYTES, "the ring holds the outgoing parts");
   // 16-byte pieces: ACROSS threads share a row, DOWN rows go at a time (192-byte rows by 96 of the 128 threads: half as long as by 64-byte quarters)
@@ -74,7 +75,7 @@ struct SplitEpilogue {
 
   __device__ void finish(float (&d)[S::BN / 2], int row, int n) {
     const int row64 = row & ~63, barrier = 3 + threadIdx.x / 128;
-    if (IN_RING && S::WARPGROUPS == 2) named_barrier_sync(5, 256);      // both warpgroups have left the ring
+    if (IN_RING) named_barrier_sync(5, 128 * S::WARPGROUPS);  // all warpgroups have left the ring
     else if (S::SPLITS == 1) named_barrier_sync(barrier, 128);          // the tile before has been read
     lay_down(d, row);
     if (!EARLY) load_residual(0, row64, n);

@@ -29,6 +29,8 @@ struct GemmShape {
   static constexpr int SWIZZLE = BN % 64 == 0 ? 128 : 64;
   static constexpr int SLABS = BN * 2 / SWIZZLE;
   static constexpr int A_BYTES = BM * 128, B_BYTES = BN * 128, STAGE_BYTES = A_BYTES + B_BYTES;
+  static constexpr int SHARED_LIMIT = 230000;  // that the epilogue may count on
+  static constexpr int SHARED_LIMIT = 230000;  // bytes for the ring and the epilogue
   static constexpr int LEAD = STAGES < 4 ? STAGES - 1 : 3;
   static_assert(BM == 64 || BM == 128, "one or two warpgroups");
   static_assert(N % BN == 0 && K % (64 * SPLITS) == 0 && BN % (SWIZZLE / 2) == 0 && STAGES <= K_BLOCKS, "whole tiles");
@@ -120,7 +122,8 @@ __device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], Ring<S::STA
   if (releases) mbarrier_arrive(empty + 8 * previous);
 }
 
-/* An epilogue has SHARED_BYTES and
+/* An epilogue has SHARED_BYTES, CLUSTER_PHASES (how often the blocks of a cluster meet: first after init(), which the epilogue
+   awaits before it touches a peer; a block of a cluster has one tile) and
      init()              by the producer thread, before anything else;
      load()              by the producer thread, once the predecessor's results may be read;
      prepare(row, n)     by every multiplying thread before a tile: `row` is the first of its warp's 16 rows, `n` the
@@ -147,19 +150,19 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
     }
     __syncwarp();
     named_barrier_arrive(START_BARRIER, S::THREADS);
-    if (S::SPLITS > 1) cluster_arrive();
+    if (Epilogue::CLUSTER_PHASES > 0) cluster_arrive();
     if (lane == 0)
       GemmProducer<S>{a, b, base, full, empty, rank * S::K_BLOCKS}.run(epilogue, block, tiles, blocks, early);
     __syncwarp();
-    if (S::SPLITS > 1) {  // with the epilogue's two cluster barriers
-      cluster_wait();
+    if (Epilogue::CLUSTER_PHASES > 0) cluster_wait();
+    if (Epilogue::CLUSTER_PHASES > 1) {
       cluster_arrive();
       cluster_wait();
     }
     return;
   }
   named_barrier_sync(START_BARRIER, S::THREADS);
-  if (S::SPLITS > 1) cluster_arrive();
+  if (Epilogue::CLUSTER_PHASES > 0) cluster_arrive();
   Ring<S::STAGES> at;
   int tile = block;
   do {
@@ -169,6 +172,6 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
     multiply_tile<S>(d, at, base, full, empty, warp / 4);
     epilogue.finish(d, row, n);
     tile += blocks;
-  } while (S::SPLITS == 1 && tile < tiles);
+  } while (Epilogue::CLUSTER_PHASES == 0 && tile < tiles);
   epilogue.end();
 }
