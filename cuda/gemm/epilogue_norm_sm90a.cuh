@@ -19,6 +19,7 @@ struct NormArgs {
 
 template <class S>
 struct NormEpilogue {
+  static constexpr int CLUSTER_PHASES = 0;
   static constexpr int GROUPS = S::BN / 8;
   static constexpr int BOXES = S::BN / 32;                          // of 16 rows x 32 columns
   static constexpr int STAGING = 4 * S::WARPGROUPS * BOXES * 2048;  // x1; h reuses it
