@@ -1,7 +1,6 @@
 /* The tiles of the portable GEMMs, and GEMM_LAYER, which defines the kernels gemm_<layer>_<tile> of one layer. Included
    by each gemm_<layer>_<arch>.cu, which names its architecture `Arch` first. Every tile fits the 99 KB of shared memory
-   that a block of sm_86 may have. A layer is a file of its own, so that compilers, a driver's too, work on several at
-   once. */
+   that a block of sm_86 may have. */
 #pragma once
 
 #include "common/workspace.cuh"
