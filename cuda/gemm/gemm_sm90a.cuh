@@ -29,6 +29,7 @@ struct GemmShape {
   static constexpr int SWIZZLE = BN % 64 == 0 ? 128 : 64;
   static constexpr int SLABS = BN * 2 / SWIZZLE;
   static constexpr int A_BYTES = BM * 128, B_BYTES = BN * 128, STAGE_BYTES = A_BYTES + B_BYTES;
+  static constexpr int SHARED_LIMIT = 230000;  // that the epilogue may count on
   static constexpr int LEAD = STAGES < 4 ? STAGES - 1 : 3;
   static_assert(BM == 64 || BM == 128, "one or two warpgroups");
   static_assert(N % BN == 0 && K % (64 * SPLITS) == 0 && BN % (SWIZZLE / 2) == 0 && STAGES <= K_BLOCKS, "whole tiles");
