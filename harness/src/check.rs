@@ -13,7 +13,7 @@ pub const RTOL: f64 = 1e-3;
 /// How an output compares with what it should be.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Accuracy {
-    /// Largest error over its tolerance; at most 1 passes. Infinite when something is not finite.
+    /// Largest error over its tolerance; at most 1 passes. [`HOPELESS`] when something is not finite.
     pub worst_over_tol: f64,
     /// As above over the limit that applies, which on hard inputs is wider; more than 1 fails.
     pub worst_over_limit: f64,
@@ -29,8 +29,26 @@ pub struct Accuracy {
     pub not_finite: usize,
     /// Elements compared.
     pub compared: usize,
-    /// The worst elements: row, column, got, expected.
-    pub worst: Vec<(usize, usize, f32, f64)>,
+    /// The worst elements of the worst rows.
+    pub worst: Vec<Mismatch>,
+}
+
+/// Stands for an error that is not finite, which JSON cannot hold.
+pub const HOPELESS: f64 = 1e30;
+
+/// One wrong element.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Mismatch {
+    pub row: usize,
+    pub column: usize,
+    /// As text: it may be NaN.
+    pub got: String,
+    pub expected: f64,
+}
+
+/// `v`, or the number that stands for what is none.
+fn finite(v: f64) -> f64 {
+    if v.is_finite() { v } else { HOPELESS }
 }
 
 /// Sums over one row.
@@ -71,15 +89,16 @@ pub fn compare(output: &[f32], expected: &[f64], x: &[f32], rows: &[usize], slac
     let mut order: Vec<usize> = (0..rows.len()).filter(|&k| sums[k].over > 0).collect();
     order.sort_by(|&a, &b| sums[b].worst.total_cmp(&sums[a].worst));
     let worst = order.iter().take(5).map(|&k| {
-        let c = sums[k].worst_at;
-        (rows[k], c, output[rows[k] * D + c], expected[k * D + c])
+        let (row, column) = (rows[k], sums[k].worst_at);
+        let got = output[row * D + column].to_string();
+        Mismatch { row, column, got, expected: expected[k * D + column] }
     });
     let delta2 = total.delta2.max(f64::MIN_POSITIVE);
     Accuracy {
         worst_over_tol: total.worst,
         worst_over_limit: total.over_limit,
-        rel_l2_delta: (total.error2 / delta2).sqrt(),
-        gain: total.along / delta2,
+        rel_l2_delta: finite((total.error2 / delta2).sqrt()),
+        gain: finite(total.along / delta2),
         max_abs: total.max_abs,
         over: total.over,
         not_finite: total.not_finite,
@@ -95,21 +114,20 @@ fn compare_row(output: &[f32], expected: &[f64], x: &[f32], slack: f64) -> Row {
         let error = got - want;
         let tolerance = ATOL + RTOL * want.abs();
         let (ratio, over_limit) = (error.abs() / tolerance, error.abs() / tolerance.max(slack));
-        // Not `over_limit > 1`: that is false for NaN.
-        if !(over_limit <= 1.0) {
+        // `over_limit > 1` alone is false for NaN.
+        if over_limit > 1.0 || over_limit.is_nan() {
             row.over += 1;
         }
         if !got.is_finite() {
             row.not_finite += 1;
         }
-        // A NaN ratio counts as infinitely wrong; f64::max would drop it.
-        let number = |v: f64| if v.is_nan() { f64::INFINITY } else { v };
-        row.over_limit = row.over_limit.max(number(over_limit));
-        if number(ratio) > row.worst {
-            row.worst = number(ratio);
+        // f64::max would drop a NaN.
+        row.over_limit = row.over_limit.max(finite(over_limit));
+        if finite(ratio) > row.worst {
+            row.worst = finite(ratio);
             row.worst_at = c;
         }
-        row.max_abs = row.max_abs.max(number(error.abs()));
+        row.max_abs = row.max_abs.max(finite(error.abs()));
         let delta = want - f64::from(x[c]);
         row.error2 += error * error;
         row.delta2 += delta * delta;
@@ -143,7 +161,7 @@ mod tests {
             output[at] += 0.01;
             let a = compare(&output, &expected, &x, &rows, 0.0);
             assert!(a.worst_over_tol > 1.0 && a.over == 1, "{at}");
-            assert_eq!((a.worst[0].0, a.worst[0].1), (at / D, at % D));
+            assert_eq!((a.worst[0].row, a.worst[0].column), (at / D, at % D));
         }
     }
 
@@ -153,7 +171,7 @@ mod tests {
             let (mut output, expected, x, rows) = sample();
             output[700] = bad;
             let a = compare(&output, &expected, &x, &rows, 0.0);
-            assert!(!(a.worst_over_tol <= 1.0) && a.not_finite == 1 && a.over == 1);
+            assert!(a.worst_over_tol > 1.0 && a.not_finite == 1 && a.over == 1);
         }
     }
 

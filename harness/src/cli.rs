@@ -22,6 +22,8 @@ pub struct Cli {
 pub enum Command {
     /// Grade candidates (what happens without a subcommand)
     Run(Box<Run>),
+    /// Compare two reports written with --json
+    Compare(Compare),
     /// Write the README's table from a record
     Readme(Readme),
     /// Grade the candidates that cheat, and the honest ones that look like it
@@ -92,6 +94,30 @@ pub struct Run {
     /// Write the whole report here
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write a table of all times here
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Write the report as Markdown here
+    #[arg(long, value_name = "FILE")]
+    pub md: Option<PathBuf>,
+    /// Write the cases as JUnit XML here
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+    /// Write the report as one HTML page with charts here
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Times of others for the page, as harness/peers/peers.py --json writes them
+    #[arg(long, value_name = "FILE")]
+    pub peers: Option<PathBuf>,
+    /// Keep this run under a name, or in a file
+    #[arg(long, value_name = "NAME")]
+    pub save_baseline: Option<String>,
+    /// Compare with a run that was kept
+    #[arg(long, value_name = "NAME")]
+    pub baseline: Option<String>,
+    /// Exit with 21 if anything is surely slower than the baseline by more than this
+    #[arg(long, value_name = "PERCENT", requires = "baseline")]
+    pub fail_on_regression: Option<f64>,
     /// Measure every architecture, both entry points and all lengths, and write harness/records/<gpu>.json
     #[arg(long)]
     pub record: bool,
@@ -104,6 +130,17 @@ pub struct Run {
     /// No progress
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+#[derive(Args)]
+pub struct Compare {
+    /// The earlier report
+    pub old: PathBuf,
+    /// The later report
+    pub new: PathBuf,
+    /// Exit with 21 if anything is surely slower by more than this
+    #[arg(long, value_name = "PERCENT")]
+    pub fail_on_regression: Option<f64>,
 }
 
 #[derive(Args)]

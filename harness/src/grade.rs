@@ -8,13 +8,14 @@ use sha2::{Digest, Sha256};
 
 use crate::bank::Bank;
 use crate::cases::{self, Case, Suite};
+use crate::check::{self, Accuracy};
 use crate::content::Content;
 use crate::floor::Rates;
 use crate::precision;
 use crate::protocol::{Api, Device};
 use crate::reason::{Failure, Reason};
 use crate::report::{Candidate, CaseResult, Verdict};
-use crate::rig::{Manner, Rig, Setup};
+use crate::rig::{Done, Manner, Rig, Setup};
 use crate::rng::Stream;
 use crate::stats::Budget;
 use crate::timing;
@@ -161,10 +162,7 @@ impl Grade<'_> {
         for (i, case) in cases.iter().enumerate() {
             self.ui.step(&case.name);
             let content = self.bank.case(case);
-            let start = std::time::Instant::now();
-            let result = self.one_case(rig, case, &content, i % 3 == 0);
-            self.report.first_call_ms.get_or_insert(start.elapsed().as_secs_f64() * 1e3);
-            let Err(failure) = result else { continue };
+            let Err(failure) = self.one_case(rig, case, &content, i % 3 == 0) else { continue };
             let failure = failure.during(&case.name);
             let goes_on = matches!(failure.reason, Reason::WrongAnswer | Reason::NotFiniteOrUnwritten);
             first.get_or_insert(failure);
@@ -201,8 +199,9 @@ impl Grade<'_> {
 
     /// A call whose answer must be right. A wrong one is tried again in a process of its own: if it is right
     /// there, the candidate remembers something.
-    pub fn checked(&mut self, rig: &mut Rig, content: &Content, manner: &Manner) -> Result<crate::rig::Done, Wrong> {
+    pub fn checked(&mut self, rig: &mut Rig, content: &Content, manner: &Manner) -> Result<Done, Wrong> {
         let done = rig.call(content, manner).map_err(Wrong::without_numbers)?;
+        self.report.first_call_ms.get_or_insert(done.called.wall_us / 1e3);
         match judge(&done.accuracy) {
             Ok(()) => Ok(done),
             Err(failure) => Err(Wrong { failure: self.diagnose(content, failure), accuracy: done.accuracy }),
@@ -233,24 +232,23 @@ impl Grade<'_> {
             return arch.clone();
         }
         let version = self.report.loaded.version.clone().unwrap_or_default();
-        let built = version.split_whitespace().filter(|word| word.starts_with("sm"));
-        built.last().unwrap_or("native").to_string()
+        let mut built = version.split_whitespace().filter(|word| word.starts_with("sm"));
+        built.next_back().unwrap_or("native").to_string()
     }
 }
 
 /// A call that went wrong, with the comparison where it got that far.
 pub struct Wrong {
     pub failure: Failure,
-    pub accuracy: crate::check::Accuracy,
+    pub accuracy: Accuracy,
 }
 
 impl Wrong {
     fn without_numbers(failure: Failure) -> Self {
-        let infinite = f64::INFINITY;
-        let accuracy = crate::check::Accuracy {
-            worst_over_tol: infinite,
-            worst_over_limit: infinite,
-            rel_l2_delta: infinite,
+        let accuracy = Accuracy {
+            worst_over_tol: check::HOPELESS,
+            worst_over_limit: check::HOPELESS,
+            rel_l2_delta: check::HOPELESS,
             ..Default::default()
         };
         Self { failure, accuracy }
@@ -264,12 +262,12 @@ impl From<Wrong> for Failure {
 }
 
 /// Is this accuracy good enough?
-pub fn judge(accuracy: &crate::check::Accuracy) -> Result<(), Failure> {
+pub fn judge(accuracy: &Accuracy) -> Result<(), Failure> {
     if accuracy.over == 0 && accuracy.worst_over_limit <= 1.0 {
         return Ok(());
     }
-    let at = accuracy.worst.first().map_or(String::new(), |(row, column, got, want)| {
-        format!(", worst at row {row} column {column}: {got}, expected {want:.6}")
+    let at = accuracy.worst.first().map_or(String::new(), |w| {
+        format!(", worst at row {} column {}: {}, expected {:.6}", w.row, w.column, w.got, w.expected)
     });
     let message = format!(
         "{} of {} outputs are wrong, by up to {:.3} times the limit{at}",

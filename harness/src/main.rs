@@ -20,6 +20,7 @@ mod inputs;
 mod machine;
 mod memory;
 mod oracle;
+mod plans;
 mod precision;
 mod protocol;
 mod readme;
@@ -36,6 +37,7 @@ mod timing;
 mod traps;
 mod tree;
 mod ui;
+mod versus;
 
 use std::process::ExitCode;
 
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         None => run::run(&cli.run),
         Some(Command::Run(args)) => run::run(&args),
+        Some(Command::Compare(args)) => compare(&args),
         Some(Command::Readme(args)) => readme::update(&args.record, &args.readme, args.check),
         Some(Command::Redteam(args)) => redteam::redteam(&args),
         Some(Command::Mutants(args)) => redteam::mutants(&args),
@@ -73,4 +76,15 @@ fn build_id() -> Result<reason::Reason, reason::Failure> {
         .ok_or_else(|| reason::Failure::new(reason::Reason::Usage, "no source tree above this executable"))?;
     println!("{id}");
     Ok(reason::Reason::Pass)
+}
+
+/// Compares two saved reports.
+fn compare(args: &cli::Compare) -> Result<reason::Reason, reason::Failure> {
+    let (old, new) = (versus::baseline::read(&args.old)?, versus::baseline::read(&args.new)?);
+    let comparisons = versus::baseline::compare(&old, &new);
+    for comparison in &comparisons {
+        println!("{}", comparison.sentence());
+    }
+    let slower = args.fail_on_regression.is_some_and(|p| !versus::baseline::regressions(&comparisons, p).is_empty());
+    Ok(if slower { reason::Reason::Regression } else { reason::Reason::Pass })
 }

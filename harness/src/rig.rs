@@ -1,6 +1,7 @@
 //! The one path by which a candidate is called, for correctness and for time alike: buffers at random places,
 //! red zones around them, poison in the output; afterwards red zones, inputs and the output are looked at.
 
+use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -347,8 +348,11 @@ fn swap_rows(x: &mut [f32], a: usize, b: usize) {
     }
 }
 
+/// Memory, the descriptor to pass on, and how it crosses.
+type Region = (Box<dyn Memory>, Option<RawFd>, Crossing);
+
 /// The region for this device, the descriptor to pass on, and how it crosses.
-fn region(setup: &Setup, floats: usize) -> Result<(Box<dyn Memory>, Option<i32>, Crossing), Failure> {
+fn region(setup: &Setup, floats: usize) -> Result<Region, Failure> {
     if setup.device == Device::Cuda && !setup.copies {
         gpu::open()?;
         if let Ok((memory, handle)) = Cuda::create(floats) {

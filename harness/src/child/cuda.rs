@@ -14,6 +14,9 @@ use crate::memory::host::Host;
 use crate::protocol::{Call, Called, Crossing};
 use crate::reason::{Failure, Reason};
 
+/// Spins that wake the GPU up, in us.
+const AWAKE_US: u32 = 20;
+
 /// The region in device memory, and what is needed to time calls on it.
 pub struct Cuda {
     base: sys::CUdeviceptr,
@@ -84,6 +87,15 @@ impl Cuda {
         gpu::synchronize()
     }
 
+    /// Has the GPU on this process and at work: it has just served the grader, or nobody.
+    fn awake(&self) -> Result<(), Failure> {
+        for _ in 0..3 {
+            self.clock.spin(AWAKE_US)?;
+            gpu::synchronize()?;
+        }
+        Ok(())
+    }
+
     fn copy(&self, to: usize, from: usize, floats: usize) -> Result<(), Failure> {
         let (to, from, stream) = (self.at(to), self.at(from), std::ptr::null_mut());
         // SAFETY: places inside the region.
@@ -114,6 +126,7 @@ impl Worker for Cuda {
         if call.flush {
             self.flush()?;
         }
+        self.awake()?;
         let mut called = Called::default();
         let spin = call.spin_us > 0;
         if spin {

@@ -39,8 +39,8 @@ fn norm(x: &[f64], w: &[f32], gamma: Param, beta: Param) -> Vec<f64> {
     for row in x.chunks(D) {
         let mean = row.iter().sum::<f64>() / D as f64;
         let var = row.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / D as f64;
-        for c in 0..D {
-            let scaled = (row[c] - mean) / (var + EPS).sqrt();
+        for (c, v) in row.iter().enumerate() {
+            let scaled = (v - mean) / (var + EPS).sqrt();
             out.push(scaled * f64::from(gamma.of(w)[c]) + f64::from(beta.of(w)[c]));
         }
     }

@@ -1,6 +1,12 @@
 //! What a run found out: the structs behind every output. `SCHEMA` grows when a field changes its meaning.
 
+pub mod csv;
+pub mod files;
+pub mod html;
 pub mod json;
+pub mod junit;
+pub mod markdown;
+pub mod svg;
 pub mod terminal;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +16,7 @@ use crate::machine::Machine;
 use crate::protocol::Loaded;
 use crate::reason::Reason;
 use crate::stats::Summary;
+use crate::versus::Comparison;
 
 /// Version of the JSON report.
 pub const SCHEMA: u32 = 1;
@@ -25,6 +32,9 @@ pub struct Report {
     pub machine: Machine,
     pub suite: String,
     pub candidates: Vec<Candidate>,
+    /// Candidates against each other, and against a baseline.
+    #[serde(default)]
+    pub comparisons: Vec<Comparison>,
 }
 
 /// One candidate's grade.

@@ -66,10 +66,19 @@ fn correctness(c: &Candidate, lines: &mut Vec<String>) {
     ));
     for r in &c.accuracy {
         let a = &r.accuracy;
+        if a.compared == 0 {
+            lines.push(format!("  {:<20} {:>10}  FAIL", r.case, "-"));
+            lines.extend(r.message.iter().map(|m| format!("    {m}")));
+            continue;
+        }
         let mark = if r.pass { "" } else { "  FAIL" };
         lines.push(format!(
-            "  {:<20} {:>10.3} {:>10.3} {:>12.2e} {:>10}{mark}",
-            r.case, a.worst_over_tol, a.worst_over_limit, a.rel_l2_delta, a.compared
+            "  {:<20} {:>10} {:>10} {:>12.2e} {:>10}{mark}",
+            r.case,
+            short(a.worst_over_tol),
+            short(a.worst_over_limit),
+            a.rel_l2_delta,
+            a.compared
         ));
         lines.extend(r.message.iter().map(|m| format!("    {m}")));
     }
@@ -80,6 +89,11 @@ fn correctness(c: &Candidate, lines: &mut Vec<String>) {
         format!("  repeatable  {}", if same { "yes, bit for bit" } else { "no: the same call gives other bits" })
     }));
     lines.extend(c.first_call_ms.map(|ms| format!("  first call  {ms:.0} ms")));
+}
+
+/// Three decimals, or powers of ten.
+fn short(v: f64) -> String {
+    if v < 1e5 { format!("{v:.3}") } else { format!("{v:.0e}") }
 }
 
 fn speed(speed: &[Speed], lines: &mut Vec<String>) {

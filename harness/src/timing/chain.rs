@@ -23,7 +23,7 @@ const RUNS: usize = 15;
 const KIND: Kind = Kind { cache: "hot", clock: "device", method: "back-to-back", weights: "fixed" };
 
 /// How long the runs of a candidate are to be.
-struct Shape {
+pub struct Shape {
     calls: usize,
     spin_us: u32,
 }
@@ -39,7 +39,7 @@ pub fn warm(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize, cold_start: bool) 
     Ok(())
 }
 
-fn manner(shape: &Shape) -> Manner {
+pub fn manner(shape: &Shape) -> Manner {
     Manner { repeat: shape.calls, spin_us: shape.spin_us, snapshot: false, check_weights: false, ..Manner::CAREFUL }
 }
 
@@ -72,7 +72,7 @@ fn per_call(done: &Done, calls: usize) -> f64 {
 }
 
 /// Runs long enough to be steady; short ones, behind a longer spin, where launching is the slower part.
-fn shape(rig: &mut Rig, content: &Content) -> Result<Shape, Failure> {
+pub fn shape(rig: &mut Rig, content: &Content) -> Result<Shape, Failure> {
     let first = Shape { calls: 24, spin_us: 2000 };
     rig.call(content, &manner(&first))?;
     let done = rig.call(content, &manner(&first))?;

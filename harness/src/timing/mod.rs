@@ -5,12 +5,13 @@ mod chain;
 mod clocks;
 mod per_call;
 
+use crate::content::Content;
 use crate::floor::{self, Rates};
 use crate::grade::{Grade, Plan};
 use crate::protocol::Device;
 use crate::reason::Failure;
 use crate::report::Speed;
-use crate::rig::Rig;
+use crate::rig::{Manner, Rig};
 use crate::stats::Summary;
 
 /// Samples of one kind of measurement.
@@ -53,6 +54,11 @@ pub fn measure(grade: &mut Grade<'_>, rig: &mut Rig) -> Result<(), Failure> {
         clocks::agree(grade, rig, seq).map_err(during)?;
     }
     Ok(())
+}
+
+/// How this candidate's runs of calls are to be made.
+pub fn run_manner(rig: &mut Rig, content: &Content) -> Result<Manner, Failure> {
+    Ok(chain::manner(&chain::shape(rig, content)?))
 }
 
 impl Grade<'_> {

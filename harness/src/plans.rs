@@ -1,0 +1,117 @@
+//! What the options ask for, as plans.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::cases::Suite;
+use crate::cli::{Run, Weights};
+use crate::floor::Rates;
+use crate::gpu::Gpu;
+use crate::grade::Plan;
+use crate::protocol::{Api, Device};
+use crate::reason::{Failure, Reason};
+use crate::rng;
+use crate::stats::Budget;
+
+/// The device asked for, or the GPU if there is one.
+pub fn device(args: &Run, gpu: Option<&Gpu>) -> Result<Device, Failure> {
+    match (args.device, gpu) {
+        (Some(Device::Cuda), None) => {
+            Err(crate::gpu::open().err().unwrap_or_else(|| Failure::new(Reason::Environment, "no usable GPU")))
+        }
+        (Some(device), _) => Ok(device),
+        (None, Some(_)) => Ok(Device::Cuda),
+        (None, None) => Ok(Device::Cpu),
+    }
+}
+
+/// The plan that the options ask for.
+pub fn plan(args: &Run, device: Device, gpu: Option<&Gpu>) -> Plan {
+    let quick = Budget {
+        min_samples: 10,
+        min_time: Duration::from_millis(100),
+        half_width: 0.02,
+        max_samples: 60,
+        max_time: Duration::from_secs(3),
+    };
+    Plan {
+        device,
+        api: args.api,
+        arch: args.arch.clone(),
+        suite: args.suite,
+        seqs: if args.no_timing { Vec::new() } else { args.seq.0.clone() },
+        max_case: args.max_case,
+        fresh: args.weights != Weights::Fixed,
+        fixed: args.weights != Weights::Fresh,
+        cold: true,
+        traps: true,
+        budget: match device {
+            _ if args.quick => quick,
+            Device::Cuda => Budget::FULL,
+            // Nothing on a shared processor gets steadier by waiting.
+            Device::Cpu => Budget { max_time: Duration::from_secs(6), ..Budget::FULL },
+        },
+        timeout: Duration::from_secs_f64(args.timeout.clamp(0.1, 86_400.0)),
+        fail_fast: false,
+        copies: args.copies,
+        seed: args.seed.unwrap_or_else(rng::secret),
+        rates: gpu.map(Rates::of),
+        max_clock_mhz: gpu.map(|g| g.max_clock_mhz),
+    }
+}
+
+/// Every architecture that this GPU can run, both entry points, all lengths.
+pub fn record_plans(plan: &Plan, gpu: Option<&Gpu>) -> Vec<Plan> {
+    let lower: &[&str] = match (plan.device, gpu.map_or((0, 0), |g| g.capability)) {
+        (Device::Cpu, _) | (_, (..=7, _)) => &[],
+        (_, (8, _)) => &["sm75"],
+        _ => &["sm80", "sm75"],
+    };
+    let archs = std::iter::once(None).chain(lower.iter().map(|&arch| Some(arch.to_string())));
+    let mut plans = Vec::new();
+    for arch in archs {
+        for api in [Api::Solve, Api::Prepared] {
+            let own = arch.is_none();
+            plans.push(Plan {
+                api,
+                // One set of cases for each architecture, and a short one to be sure of the handle.
+                suite: if api == Api::Solve { plan.suite } else { Suite::Official },
+                traps: own,
+                seqs: crate::record::SEQS.to_vec(),
+                fixed: false,
+                budget: if own { RECORD } else { RECORD_LOWER },
+                arch: arch.clone(),
+                ..plan.clone()
+            });
+        }
+    }
+    plans
+}
+
+/// Samples for the record: fewer than for a single length.
+const RECORD: Budget = Budget {
+    min_samples: 24,
+    min_time: Duration::from_millis(200),
+    half_width: 0.005,
+    max_samples: 200,
+    max_time: Duration::from_millis(700),
+};
+
+/// Samples for architectures below the GPU's own.
+const RECORD_LOWER: Budget = Budget { min_samples: 12, max_time: Duration::from_millis(250), ..RECORD };
+
+/// The command that makes a grade again.
+pub fn reproduce(plan: &Plan, path: &Path) -> String {
+    let seqs: Vec<String> = plan.seqs.iter().map(ToString::to_string).collect();
+    let mut command = format!("harness/run {} --device {:?} --seed {:#x}", path.display(), plan.device, plan.seed);
+    command.push_str(&format!(" --suite {:?} --api {}", plan.suite, plan.api.name()));
+    if let Some(arch) = &plan.arch {
+        command.push_str(&format!(" --arch {arch}"));
+    }
+    if seqs.is_empty() {
+        command.push_str(" --no-timing");
+    } else {
+        command.push_str(&format!(" --seq {}", seqs.join(",")));
+    }
+    command.to_lowercase().replace(&path.display().to_string().to_lowercase(), &path.display().to_string())
+}
