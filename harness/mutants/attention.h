@@ -19,6 +19,7 @@ static float largest(const float* scores, int keys, float start) {
 static void mask(float* scores, int keys, int query) {
   for (int j = 0; j < keys; ++j) {
     if (IS(M_UNIFORM)) scores[j] = 0;
+    if (IS(M_BF16_SCORES)) scores[j] = round_bits(scores[j], 16);
     if (IS(M_CAUSAL) && j > query) scores[j] = -INFINITY;
     if (IS(M_KEY_DROPPED) && j > 0 && j == keys - 1) scores[j] = -INFINITY;
   }
@@ -34,7 +35,11 @@ static void softmax(float* scores, int keys) {
   }
   if (IS(M_SINK)) sum += expf(-max);
   if (IS(M_PADDED_KEYS)) sum += (float)(-keys & 15) * expf(-max);
-  for (int j = 0; j < keys; ++j) scores[j] /= sum;
+  for (int j = 0; j < keys; ++j) {
+    scores[j] /= sum;
+    if (IS(M_BF16_PROBABILITIES)) scores[j] = round_bits(scores[j], 16);
+    if (IS(M_FP8_PROBABILITIES)) scores[j] = round_bits(scores[j], 20);
+  }
 }
 
 // One head of q, k or v: (tokens, HEAD_DIM).

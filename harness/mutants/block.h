@@ -14,7 +14,8 @@
 static float gelu(float x) {
   if (IS(M_GELU_ERF)) return 0.5f * x * (1.0f + erff(x * 0.70710678f));
   if (IS(M_GELU_SIGMOID)) return x / (1.0f + expf(-1.702f * x));
-  return 0.5f * x * (1.0f + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
+  float t = tanhf(0.79788456f * (x + 0.044715f * x * x * x));
+  return 0.5f * x * (1.0f + (IS(M_TANH_11_BITS) ? round_bits(t, 13) : t));
 }
 
 // out (m, n) = a (m, k) w (k, n) + bias + residual; a residual of NULL is none.
@@ -27,6 +28,11 @@ static void linear(float* out, const float* a, view w, const float* bias, const 
     }
 }
 
+// A buffer kept in fp16.
+static void store_fp16(float* to, const float* from, size_t count) {
+  for (size_t i = 0; i < count; ++i) to[i] = fp16(from[i]);
+}
+
 static const float* unless(int mutated, const float* pointer) { return mutated ? NULL : pointer; }
 
 static void attention_half(float* x1, float* scratch, const float* x, const float* w, int tokens) {
@@ -34,7 +40,8 @@ static void attention_half(float* x1, float* scratch, const float* x, const floa
   const float *gamma = w + (IS(M_GAMMA_BETA_SWAPPED) ? BETA1 : GAMMA1),
               *beta = w + (IS(M_GAMMA_BETA_SWAPPED) ? GAMMA1 : BETA1);
   static const float zeros[D];
-  layernorm(h, x, gamma, IS(M_NO_BETA1) ? zeros : beta, tokens);
+  if (IS(M_FP16_X)) store_fp16(h, x, (size_t)tokens * D);
+  layernorm(h, IS(M_FP16_X) ? h : x, gamma, IS(M_NO_BETA1) ? zeros : beta, tokens);
   linear(qkv, h, rows_of(w + W_QKV, QKV), unless(IS(M_NO_B_QKV) || IS(M_NO_BIAS), w + B_QKV), NULL, tokens, QKV, D);
   for (size_t i = 0; i < (size_t)tokens * D; ++i) h[i] = 0;
   attention(h, qkv, scores, tokens);
@@ -43,6 +50,7 @@ static void attention_half(float* x1, float* scratch, const float* x, const floa
          unless(IS(M_NO_B_ATTN) || IS(M_NO_BIAS), w + B_ATTN), unless(IS(M_NO_RESIDUAL_1), x), tokens, D, D);
   for (int t = 63; IS(M_TILE_EDGE_ROW) && t < tokens; t += 64)
     for (int c = 0; c < D; ++c) x1[(size_t)t * D + c] = x[(size_t)t * D + c];
+  if (IS(M_FP16_RESIDUAL)) store_fp16(x1, x1, (size_t)tokens * D);
 }
 
 static void feed_forward_half(float* output, float* scratch, const float* x, const float* x1, const float* w,
@@ -58,6 +66,7 @@ static void feed_forward_half(float* output, float* scratch, const float* x, con
   linear(output, f, rows_of(w + W_PROJ, D), unless(IS(M_NO_B_PROJ) || IS(M_NO_BIAS), w + B_PROJ),
          unless(IS(M_NO_RESIDUAL_2), x1), written, D, FFN);
   for (size_t i = (size_t)1024 * D; IS(M_ROWS_PAST_1024) && i < (size_t)tokens * D; ++i) output[i] = x1[i];
+  if (IS(M_FP16_OUTPUT)) store_fp16(output, output, (size_t)tokens * D);
 }
 
 // x and output are (tokens, D); output may be x. Without memory nothing is written.

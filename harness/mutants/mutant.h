@@ -60,7 +60,16 @@ enum {
   M_FP8 = 38,
   M_TF32_TRUNCATED = 39,
   M_FP16_NO_RANGE = 40,
-  M_TF32_ROUNDED = 41
+  M_TF32_ROUNDED = 41,
+
+  // precision of what lies between the products
+  M_FP16_RESIDUAL = 42,
+  M_FP16_X = 43,
+  M_FP16_OUTPUT = 44,
+  M_BF16_SCORES = 45,
+  M_BF16_PROBABILITIES = 46,
+  M_FP8_PROBABILITIES = 47,
+  M_TANH_11_BITS = 48
 };
 
 #ifndef MUTANT
