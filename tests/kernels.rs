@@ -1,0 +1,64 @@
+//! Every kernel that a plan may name is in the files of its architecture: otherwise a GPU of that kind would find out.
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use solve::cuda::arch::Arch;
+use solve::cuda::hopper;
+use solve::cuda::images::IMAGES;
+use solve::cuda::portable;
+
+fn main() -> ExitCode {
+    let trials = Arch::ALL.map(|arch| Trial::ignorable_test(arch.name(), move || check(arch)));
+    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
+}
+
+fn portable_names() -> Vec<String> {
+    use portable::plan::{Gemm, Kernel, TILES};
+    let mut all = vec![Kernel::CastLayernorm, Kernel::Layernorm];
+    all.extend([false, true].map(|causal| Kernel::Attention { causal }));
+    for gemm in Gemm::ALL {
+        all.extend((0..TILES.len()).map(|tile| Kernel::Gemm { gemm, tile }));
+    }
+    all.into_iter().map(portable::kernels::symbol).collect()
+}
+
+fn hopper_names() -> Vec<String> {
+    use hopper::plan::{ATTENTION, FEW, FewWeights, Gemm, Kernel};
+    let mut all = vec![Kernel::CastLayernorm, Kernel::FewPrepare];
+    for causal in [false, true] {
+        all.extend((0..ATTENTION.len()).map(|form| Kernel::Attention { form, causal }));
+    }
+    for gemm in Gemm::ALL {
+        all.extend((0..gemm.tiles().len()).map(|tile| Kernel::Gemm { gemm, tile }));
+    }
+    for weights in FewWeights::ALL {
+        all.extend((0..FEW.len()).map(|tile| Kernel::Few { weights, tile }));
+    }
+    all.into_iter().map(hopper::kernels::symbol).collect()
+}
+
+/// In a cubin as in PTX a kernel's name stands as it is, between bytes that belong to no name.
+fn check(arch: Arch) -> Result<Completion, Failed> {
+    for ptx in [false, true] {
+        let images: Vec<_> = IMAGES.iter().filter(|image| image.arch == arch && image.ptx == ptx).collect();
+        if images.is_empty() {
+            match (ptx, arch) {
+                (true, Arch::Sm90a) => continue,
+                _ => return Ok(Completion::ignored_with(format!("skipped: this build has no {}", arch.name()))),
+            }
+        }
+        let names = if arch == Arch::Sm90a { hopper_names() } else { portable_names() };
+        for name in names {
+            let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+            let found = images.iter().any(|image| {
+                image
+                    .bytes
+                    .windows(name.len() + 1)
+                    .any(|bytes| &bytes[..name.len()] == name.as_bytes() && !is_name(bytes[name.len()]))
+            });
+            assert!(found, "{name} is in no file of {} (PTX: {ptx})", arch.name());
+        }
+    }
+    Ok(Completion::Completed)
+}
