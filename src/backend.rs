@@ -49,7 +49,6 @@ pub fn solve(x: usize, output: usize, weights: usize, seq_len: i32) -> Result<()
         }
         Some(driver) => {
             check_precision(Knobs::get()?.precision)?;
-            tokens.check_overlap(Some(&weights))?;
             cuda::solve::solve(driver, &tokens, &weights)
         }
     }
@@ -98,10 +97,7 @@ impl Block {
                 let weights = block.weights.read().unwrap_or_else(PoisonError::into_inner);
                 cpu_forward(&tokens, &weights, options.causal)
             }
-            Self::Cuda(block) => {
-                tokens.check_overlap(None)?;
-                block.forward(&tokens, stream)
-            }
+            Self::Cuda(block) => block.forward(&tokens, stream),
         }
     }
 

@@ -103,6 +103,7 @@ impl Prepared {
             host::check(&tokens.x, "readable")?;
             host::check(&tokens.output, "writable")?;
         }
+        tokens.check_overlap(None)?;
         let shape = Shape { batch: tokens.batch, seq_len: tokens.seq_len, causal: self.options.causal, prepared: true };
         let (rows, parts) = (tokens.rows(), self.workspace.parts());
         self.device

@@ -29,6 +29,7 @@ pub fn solve(driver: &'static Driver, tokens: &Tokens, weights: &Span) -> Result
     let common = common_place(&[tokens.x, *weights, tokens.output])?;
     match common.place {
         Place::Device(ordinal) | Place::Managed(ordinal) => {
+            tokens.check_overlap(Some(weights))?;
             let device = driver.device(ordinal)?;
             solve_in_place(device, tokens, weights)?;
             if common.managed { device.run(|| wait(Stream::LEGACY)) } else { Ok(()) }
@@ -37,6 +38,7 @@ pub fn solve(driver: &'static Driver, tokens: &Tokens, weights: &Span) -> Result
             host::check(&tokens.x, "readable")?;
             host::check(weights, "readable")?;
             host::check(&tokens.output, "writable")?;
+            tokens.check_overlap(Some(weights))?;
             solve_from_host(driver.current_device()?, tokens, weights).inspect_err(|error| host::spoil(tokens, error))
         }
     }

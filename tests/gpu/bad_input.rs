@@ -43,6 +43,8 @@ pub fn solve_table() {
         ("weights null", [a, b, 0], 8, NullPointer, &["weights is null"]),
         ("seq_len 0", good, 0, InvalidArgument, &["seq_len is 0", "1 or more"]),
         ("seq_len negative", good, -5, InvalidArgument, &["seq_len is -5"]),
+        ("seq_len past the buffers", good, 1 << 20, InvalidArgument, &["x holds", "its shape needs 3221225472"]),
+        ("seq_len as large as it gets", good, i32::MAX, InvalidArgument, &["x holds"]),
         ("x short", [tail, start, c], 900, InvalidArgument, &["x holds", "its shape needs 2764800"]),
         ("output short", [start, tail, c], 900, InvalidArgument, &["output holds", "its shape needs 2764800"]),
         ("x one byte off", [a + 1, b, c], 7, Misaligned, &["x is at", "multiple of 4"]),
