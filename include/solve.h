@@ -169,7 +169,10 @@ extern "C" {
  *
  * With device pointers the work is enqueued on the legacy default stream of the device that holds them, and solve returns without waiting.
  * With host or managed pointers it returns when output is ready. Nothing about x, output or weights is remembered: weights rewritten in
- * place are seen by the next call. The outcome is in solve_last_status and solve_last_error of the same thread.
+ * place are seen by the next call. The outcome is in solve_last_status and solve_last_error of the same thread:
+ * SOLVE_STATUS_NULL_POINTER, INVALID_ARGUMENT (seq_len below 1, or a device buffer shorter than its shape), MISALIGNED (not a multiple of 4),
+ * OVERLAP, MIXED_MEMORY, BAD_POINTER (freed, foreign, or host memory that may not be read or written), OUT_OF_MEMORY, NO_DEVICE
+ * (SOLVE_DEVICE=cuda and no GPU), UNSUPPORTED (a driver older than this build needs, or an environment variable that means nothing), DRIVER.
  *
  * The caller's part:
  * Device pointers stay valid until the enqueued work is done; nobody else writes the buffers meanwhile.
@@ -210,6 +213,10 @@ const char *solve_build_id(void);
  * reserves memory for options->max_tokens. options may be null: all defaults. Returns when the block is ready, and weights may then be
  * freed. Destroy the block with solve_block_destroy.
  *
+ * The statuses of solve, and SOLVE_STATUS_INVALID_ARGUMENT for an option out of its range or a size that is not sizeof(solve_options),
+ * NO_DEVICE for a device that is not there, MIXED_MEMORY for weights on another device than the options name, OUT_OF_MEMORY when
+ * max_tokens do not fit, UNSUPPORTED for a precision that the device does not have. block is written on success only.
+ *
  * The caller's part:
  * options is null or points to a solve_options; block points to where the handle is to be written.
  */
@@ -226,6 +233,9 @@ solve_status solve_block_create(const float *weights,
  * whoever launches them, against each other and against other use of the block. Host memory is served too, but then the call waits and must
  * not be captured. On the CPU: x and output are host memory, stream is null, and output is ready on return.
  *
+ * The statuses of solve, and SOLVE_STATUS_BAD_HANDLE for a block that does not exist (any more), INVALID_ARGUMENT for more tokens than
+ * max_tokens or a stream given to a block on the CPU, MIXED_MEMORY for memory of another device than the block's.
+ *
  * The caller's part:
  * As for solve; stream is a live stream of the block's device.
  */
@@ -239,6 +249,7 @@ solve_status solve_block_forward(solve_block *block,
 /**
  * Replaces a block's weights, in stream order: forwards enqueued before it use the old ones, later ones the new. Device weights must stay
  * as they are until the work enqueued on stream is done; host weights may be reused on return. Captured graphs see the new weights too.
+ * The statuses are those of solve_block_forward.
  *
  * The caller's part:
  * As for solve_block_forward.
@@ -248,7 +259,8 @@ solve_status solve_block_update(solve_block *block,
                                 void *stream);
 
 /**
- * Waits for the block's work and frees it. Null is allowed. Graphs that captured the block must not be launched any more.
+ * Waits for the block's work and frees it. Null is allowed. Graphs that captured the block must not be launched any more. A block that does
+ * not exist (any more) is SOLVE_STATUS_BAD_HANDLE. A forward that another thread has begun is finished first.
  *
  * The caller's part:
  * None: a handle that does not exist is an error.

@@ -38,7 +38,10 @@ pub struct SolveOptions {
 ///
 /// With device pointers the work is enqueued on the legacy default stream of the device that holds them, and solve returns without waiting.
 /// With host or managed pointers it returns when output is ready. Nothing about x, output or weights is remembered: weights rewritten in
-/// place are seen by the next call. The outcome is in solve_last_status and solve_last_error of the same thread.
+/// place are seen by the next call. The outcome is in solve_last_status and solve_last_error of the same thread:
+/// SOLVE_STATUS_NULL_POINTER, INVALID_ARGUMENT (seq_len below 1, or a device buffer shorter than its shape), MISALIGNED (not a multiple of 4),
+/// OVERLAP, MIXED_MEMORY, BAD_POINTER (freed, foreign, or host memory that may not be read or written), OUT_OF_MEMORY, NO_DEVICE
+/// (SOLVE_DEVICE=cuda and no GPU), UNSUPPORTED (a driver older than this build needs, or an environment variable that means nothing), DRIVER.
 ///
 /// # Safety
 /// Device pointers stay valid until the enqueued work is done; nobody else writes the buffers meanwhile.
@@ -99,6 +102,10 @@ pub extern "C" fn solve_build_id() -> *const c_char {
 /// reserves memory for options->max_tokens. options may be null: all defaults. Returns when the block is ready, and weights may then be
 /// freed. Destroy the block with solve_block_destroy.
 ///
+/// The statuses of solve, and SOLVE_STATUS_INVALID_ARGUMENT for an option out of its range or a size that is not sizeof(solve_options),
+/// NO_DEVICE for a device that is not there, MIXED_MEMORY for weights on another device than the options name, OUT_OF_MEMORY when
+/// max_tokens do not fit, UNSUPPORTED for a precision that the device does not have. block is written on success only.
+///
 /// # Safety
 /// options is null or points to a solve_options; block points to where the handle is to be written.
 #[unsafe(no_mangle)]
@@ -128,6 +135,9 @@ pub unsafe extern "C" fn solve_block_create(
 /// whoever launches them, against each other and against other use of the block. Host memory is served too, but then the call waits and must
 /// not be captured. On the CPU: x and output are host memory, stream is null, and output is ready on return.
 ///
+/// The statuses of solve, and SOLVE_STATUS_BAD_HANDLE for a block that does not exist (any more), INVALID_ARGUMENT for more tokens than
+/// max_tokens or a stream given to a block on the CPU, MIXED_MEMORY for memory of another device than the block's.
+///
 /// # Safety
 /// As for solve; stream is a live stream of the block's device.
 #[unsafe(no_mangle)]
@@ -152,6 +162,7 @@ pub unsafe extern "C" fn solve_block_forward(
 
 /// Replaces a block's weights, in stream order: forwards enqueued before it use the old ones, later ones the new. Device weights must stay
 /// as they are until the work enqueued on stream is done; host weights may be reused on return. Captured graphs see the new weights too.
+/// The statuses are those of solve_block_forward.
 ///
 /// # Safety
 /// As for solve_block_forward.
@@ -164,7 +175,8 @@ pub unsafe extern "C" fn solve_block_update(
     guard(|| registry::get(block.addr())?.update(weights.addr(), Stream::from_address(stream.addr())))
 }
 
-/// Waits for the block's work and frees it. Null is allowed. Graphs that captured the block must not be launched any more.
+/// Waits for the block's work and frees it. Null is allowed. Graphs that captured the block must not be launched any more. A block that does
+/// not exist (any more) is SOLVE_STATUS_BAD_HANDLE. A forward that another thread has begun is finished first.
 ///
 /// # Safety
 /// None: a handle that does not exist is an error.
