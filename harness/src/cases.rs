@@ -5,7 +5,7 @@
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::inputs::{BIASED, CHALLENGE, Flavour, Twist, X};
+use crate::inputs::{BIASED, CANCELLED, CHALLENGE, Flavour, Twist, X};
 
 /// Which cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Serialize, Deserialize, ValueEnum)]
@@ -49,7 +49,7 @@ const fn twist(twist: Twist) -> Flavour {
 }
 
 /// Hard inputs, each with the length at which a study of wrong blocks found it sharpest.
-const HARD: [(&str, usize, Flavour); 13] = [
+const HARD: [(&str, usize, Flavour); 14] = [
     ("gelu-band", 64, twist(Twist::GeluBand)),
     ("aligned", 64, twist(Twist::Aligned)),
     ("bias-1", 64, Flavour { bias: 1.0, ..BIASED }),
@@ -57,6 +57,7 @@ const HARD: [(&str, usize, Flavour); 13] = [
     ("x-1e-20", 33, x(X::Scaled(1e-20))),
     ("x-zero", 33, x(X::Zero)),
     ("x-1e4", 64, x(X::Scaled(1e4))),
+    ("x-1e5", 64, x(X::Scaled(1e5))),
     ("x+3000", 64, x(X::Shifted(3000.0))),
     ("outliers", 65, x(X::Outliers)),
     ("one-hot", 64, x(X::OneHot)),
@@ -77,6 +78,9 @@ pub fn suite(suite: Suite, max_seq: usize) -> Vec<Case> {
     for (name, seq, flavour) in HARD {
         cases.push(case(format!("{name}:{seq}"), seq, flavour, Suite::Full, 4.0));
     }
+    let cancel = Flavour { x: X::Shifted(CANCELLED), ..twist(Twist::Cancel) };
+    cases.push(case("cancel:64".into(), 64, cancel, Suite::Full, 0.0));
+    cases.push(case("v-x4:2".into(), 2, twist(Twist::LoudValues), Suite::Full, 2.0));
     cases.push(case("range:64".into(), 64, twist(Twist::Range), Suite::Extreme, 4.0));
     for seq in EDGES {
         cases.push(case(format!("biased:{seq}"), seq, BIASED, Suite::Full, 2.0));

@@ -25,6 +25,9 @@ pub enum X {
     NearDuplicates,
 }
 
+/// What [`Twist::Cancel`] takes away.
+pub const CANCELLED: f64 = 30.0;
+
 /// How a case's numbers are drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Flavour {
@@ -49,6 +52,10 @@ pub enum Twist {
     Aligned,
     /// Hidden activations far outside what fp16 holds, undone by W_proj.
     Range,
+    /// b_proj takes [`CANCELLED`] away from an x that has it added: no relative tolerance hides a coarse residual.
+    Cancel,
+    /// V four times as large: what attention's probabilities lose shows.
+    LoudValues,
 }
 
 /// As the public challenge draws them.
@@ -95,6 +102,12 @@ pub fn weights(flavour: Flavour, stream: Stream) -> Vec<f32> {
             }
             W_PROJ.of_mut(&mut w).iter_mut().for_each(|v| *v = v.abs());
             cancel_mean(&mut w, &aligned_tokens(&toward, 16, stream.child(35)));
+        }
+        Twist::Cancel => B_PROJ.of_mut(&mut w).iter_mut().for_each(|v| *v -= CANCELLED as f32),
+        Twist::LoudValues => {
+            for row in W_QKV.of_mut(&mut w).chunks_exact_mut(3 * D) {
+                row[2 * D..].iter_mut().for_each(|v| *v *= 4.0);
+            }
         }
         Twist::Range => {
             for p in [W_FC, B_FC] {
