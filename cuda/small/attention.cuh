@@ -1,5 +1,5 @@
-/* Attention of one head for 16 queries and up to 16 MT keys by one warp, all of it in registers: q, k and v come from the workspace in the order in which
-   the MMA wants them, and the result leaves as the A operand of the output projection.
+/* Attention of one head for 16 queries and up to 16 MT keys by one warp, all of it in registers: q, k and v come in the order in which the MMA wants them, and the
+   result leaves as the A operand of the output projection. Up to 16 rows k and v come straight from the workspace; above, where MT warps share a head, by way of shared memory.
 
    S = Q K^T / 8 (k: features, 8 t + 4 h + i of each 32), softmax in fp32 with base 2, O = P V. A column n of O stands for feature 8 n + tile, so that V is
    read as whole vectors and lane t ends with features 16 t ... + 15 of its two rows: the projection's steps of group 16. */
@@ -24,39 +24,79 @@ struct Keys {
   __device__ __forceinline__ bool sees(int key) const { return first <= key && key <= last; }
 };
 
+/* What a warp takes in: Q of its two rows, K of a row for each eight keys (two halves of the features each), and of each 16 keys V of 2 t, 2 t + 1, 2 t + 8, 2 t + 9. */
 template <int MT>
-__device__ __forceinline__ void attention(const __half (&qkv)[MAX_ROWS][QKV], int head, int query, int rows, int seq_len, bool causal,
-                                          uint32_t (&a)[4][4]) {
+struct Operands {
+  uint4 q[4], k[4 * MT], v[4 * MT];
+  static __device__ __forceinline__ int key_of_k(int i) { return i / 2 * 8 + threadIdx.x % 32 / 4; }
+  static __device__ __forceinline__ int key_of_v(int i) { return i / 4 * 16 + threadIdx.x % 4 * 2 + i % 2 + i % 4 / 2 * 8; }
+};
+
+/* One word of each eight features of a head in the last row, a part by each lane: where receive() may wait for all of them. */
+__device__ __forceinline__ const __half* attention_sample(const __half (&qkv)[MAX_ROWS][QKV], int head, int rows) {
+  const int lane = threadIdx.x % 32;
+  return rows > FEW_ROWS ? &qkv[rows - 1][min(lane / 8, 2) * D + head * HEAD_DIM + lane % 8 * 8] : nullptr;
+}
+
+__device__ __forceinline__ void load_operands(Operands<1>& in, const __half (&qkv)[MAX_ROWS][QKV], int head, int rows) {
+  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  uint4 all[12];
+  receive(all, attention_sample(qkv, head, rows), [&](int i) -> const void* {
+    const int row = i < 4 ? i / 2 * 8 + g : i < 8 ? in.key_of_k(i - 4) : in.key_of_v(i - 8);
+    const int part = i / 4, feature = i < 8 ? 32 * (i % 2) + 8 * t : 8 * g;
+    return row < rows ? &qkv[row][part * D + head * HEAD_DIM + feature] : nullptr;
+  });
+#pragma unroll
+  for (int i = 0; i < 4; ++i) in.q[i] = all[i], in.k[i] = all[4 + i], in.v[i] = all[8 + i];
+}
+
+/* By all warps together, for HEADS / MT heads from `first` on. */
+template <int MT, int K_PITCH, int V_PITCH>
+__device__ __forceinline__ void load_operands(Operands<MT>& in, const __half (&qkv)[MAX_ROWS][QKV], int first, int head, int query, int rows, __half* staged_k,
+                                              __half* staged_v) {
+  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  const int place = threadIdx.x / 8, chunk = threadIdx.x % 8 * 8;  // place: a row of a head; 48 of the 192 at a time
+  uint4 all[12];
+  receive(all, attention_sample(qkv, first + head, rows), [&](int i) -> const void* {
+    if (i >= 8) {
+      const int row = query + (i - 8) / 2 * 8 + g;
+      return row < rows ? &qkv[row][(first + head) * HEAD_DIM + 32 * (i % 2) + 8 * t] : nullptr;
+    }
+    const int p = place + 48 * (i % 4), row = p % (16 * MT);
+    return row < rows ? &qkv[row][(1 + i / 4) * D + (first + p / (16 * MT)) * HEAD_DIM + chunk] : nullptr;
+  });
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    *reinterpret_cast<uint4*>(staged_k + (place + 48 * i) * K_PITCH + chunk) = all[i];
+    *reinterpret_cast<uint4*>(staged_v + (place + 48 * i) * V_PITCH + chunk) = all[4 + i];
+    in.q[i] = all[8 + i];
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < 4 * MT; ++i) {
+    in.k[i] = *reinterpret_cast<const uint4*>(staged_k + (head * 16 * MT + in.key_of_k(i)) * K_PITCH + 32 * (i % 2) + 8 * t);
+    in.v[i] = *reinterpret_cast<const uint4*>(staged_v + (head * 16 * MT + in.key_of_v(i)) * V_PITCH + 8 * g);
+  }
+}
+
+/* a[s]: step s of the projection's A. */
+template <int MT>
+__device__ __forceinline__ void attention(const Operands<MT>& in, int query, int rows, int seq_len, bool causal, uint32_t (&a)[4][4]) {
   constexpr int KEY_TILES = 2 * MT;
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  const int lane = threadIdx.x % 32;
-  const __half* sample = rows > FEW_ROWS ? &qkv[rows - 1][min(lane / 8, 2) * D + head * HEAD_DIM + lane % 8 * 8] : nullptr;
   float s[KEY_TILES][4];
-  {
-    uint4 in[4 + 2 * KEY_TILES];  // Q of two rows, then K of a row for each tile of keys; two halves of the features each
-    receive(in, sample, [&](int i) -> const void* {
-      const bool is_q = i < 4;
-      const int row = is_q ? query + 8 * (i / 2) + g : 8 * ((i - 4) / 2) + g;
-      return row < rows ? &qkv[row][(is_q ? 0 : D) + head * HEAD_DIM + 32 * (i % 2) + 8 * t] : nullptr;
-    });
 #pragma unroll
-    for (int kt = 0; kt < KEY_TILES; ++kt) {
+  for (int kt = 0; kt < KEY_TILES; ++kt) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) s[kt][i] = 0;
+    for (int i = 0; i < 4; ++i) s[kt][i] = 0;
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const uint4 q0 = in[half], q1 = in[2 + half], k = in[4 + 2 * kt + half];
-        const uint32_t low[4] = {q0.x, q1.x, q0.y, q1.y}, high[4] = {q0.z, q1.z, q0.w, q1.w};
-        mma(s[kt], low, make_uint2(k.x, k.y));
-        mma(s[kt], high, make_uint2(k.z, k.w));
-      }
+    for (int half = 0; half < 2; ++half) {
+      const uint4 q0 = in.q[half], q1 = in.q[2 + half], k = in.k[2 * kt + half];
+      const uint32_t low[4] = {q0.x, q1.x, q0.y, q1.y}, high[4] = {q0.z, q1.z, q0.w, q1.w};
+      mma(s[kt], low, make_uint2(k.x, k.y));
+      mma(s[kt], high, make_uint2(k.z, k.w));
     }
   }
-  uint4 v[KEY_TILES / 2][4];  // keys 2 t, 2 t + 1, 2 t + 8, 2 t + 9 of each 16
-  receive(reinterpret_cast<uint4(&)[2 * KEY_TILES]>(v), nullptr, [&](int i) -> const void* {
-    const int row = 16 * (i / 4) + 2 * t + i % 2 + 8 * (i % 4 / 2);
-    return row < rows ? &qkv[row][2 * D + head * HEAD_DIM + 8 * g] : nullptr;
-  });
 
   constexpr float SCALE = 0.125f * 1.44269504f;
   float inverse[2];
@@ -101,8 +141,8 @@ __device__ __forceinline__ void attention(const __half (&qkv)[MAX_ROWS][QKV], in
     for (int tile = 0; tile < 8; ++tile) {
       const uint32_t pick = tile % 2 ? 0x7632 : 0x5410;
       mma(o[tile], p,
-          make_uint2(__byte_perm(word(v[j][0], tile / 2), word(v[j][1], tile / 2), pick),
-                     __byte_perm(word(v[j][2], tile / 2), word(v[j][3], tile / 2), pick)));
+          make_uint2(__byte_perm(word(in.v[4 * j], tile / 2), word(in.v[4 * j + 1], tile / 2), pick),
+                     __byte_perm(word(in.v[4 * j + 2], tile / 2), word(in.v[4 * j + 3], tile / 2), pick)));
     }
   }
 #pragma unroll

@@ -11,29 +11,44 @@
 
 namespace small {
 
-/* The rows a lane holds: 8 j + g, features 64 warp + 16 s + 4 t; zeros below the last row. */
-template <int MT, bool WAIT>
-__device__ __forceinline__ void load_rows(const float* from, int rows, float4 (&v)[2 * MT][4]) {
-  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  const float* warps = from + threadIdx.x / 32 * 64;
-  const float* p = warps + g * D + 4 * t;
-  const auto at = [&](int i) -> const float* { return 8 * (i / 4) + g < rows ? p + 8 * (i / 4) * D + 16 * (i % 4) : nullptr; };
-  if constexpr (WAIT) {
-    uint4 bits[8 * MT];
-    receive(bits, rows > FEW_ROWS ? warps + (rows - 1) * D + lane % 8 * 8 : nullptr, at);
+__device__ __forceinline__ int norm_feature(int s) { return threadIdx.x / 32 * 64 + 16 * s + threadIdx.x % 4 * 4; }
+
+/* The rows a lane holds for layernorm(): 8 j + g, features 64 warp + 16 s + 4 t; zeros below the last row. */
+__device__ __forceinline__ void load_rows(const float* x, int rows, float4 (&v)[2][4]) {
+  const int g = threadIdx.x % 32 / 4;
 #pragma unroll
-    for (int i = 0; i < 8 * MT; ++i)
-      v[i / 4][i % 4] = make_float4(__uint_as_float(bits[i].x), __uint_as_float(bits[i].y), __uint_as_float(bits[i].z), __uint_as_float(bits[i].w));
-  } else {
-#pragma unroll
-    for (int i = 0; i < 8 * MT; ++i) v[i / 4][i % 4] = at(i) ? load_early(at(i)) : make_float4(0, 0, 0, 0);
+  for (int i = 0; i < 8; ++i) {
+    const int row = 8 * (i / 4) + g;
+    v[i / 4][i % 4] = row < rows ? load_early(x + row * D + norm_feature(i % 4)) : make_float4(0, 0, 0, 0);
   }
+}
+__device__ __forceinline__ void receive_rows(const Blocked<float, D>& x1, int rows, float4 (&v)[2][4]) {
+  const int lane = threadIdx.x % 32, g = lane / 4;
+  uint4 bits[8];
+  receive(bits, rows > FEW_ROWS ? x1.at(rows - 1, threadIdx.x / 32 * 64 + lane % 8 * 8) : nullptr, [&](int i) -> const void* {
+    const int row = 8 * (i / 4) + g;
+    return row < rows ? x1.at(row, norm_feature(i % 4)) : nullptr;
+  });
+#pragma unroll
+  for (int i = 0; i < 8; ++i) v[i / 4][i % 4] = floats(bits[i]);
+}
+
+template <class W>
+__device__ __forceinline__ void load_norm(const float* norm, float4 (&gamma)[4], float4 (&beta)[4]) {
+#pragma unroll
+  for (int s = 0; s < 4; ++s) gamma[s] = W::vector(norm + norm_feature(s)), beta[s] = W::vector(norm + D + norm_feature(s));
+}
+
+template <class W>
+__device__ __forceinline__ void load_norm_row(Row& x, Row& gamma, Row& beta, const float* from, const float* norm) {
+#pragma unroll
+  for (int i = 0; i < 6; ++i) x.v[i] = load_early(from + x.feature(i)), gamma.v[i] = W::vector(norm + x.feature(i)), beta.v[i] = W::vector(norm + D + x.feature(i));
 }
 
 template <int MT, class W>
 __device__ __forceinline__ void block(const float* x, float* output, const typename W::Matrices& matrices, const Vectors& vectors, Workspace& workspace,
                                       int rows, int seq_len, bool causal) {
-  using C = Cut<MT>;
+  using C = Cut<MT, W::SPLIT_PROJ>;
   using QkvS = typename C::Qkv;
   using AttnS = typename C::Attn;
   using FcS = typename C::Fc;
@@ -43,21 +58,45 @@ __device__ __forceinline__ void block(const float* x, float* output, const typen
   const int grid = gridDim.x;
   // The narrow matrices' slices start three quarters round the grid: where they or qkv's are fewer than the CTAs, different ones go without.
   const int wide = blockIdx.x, narrow = (blockIdx.x + 3 * (grid / 4)) % grid;
-  uint64_t *qkv_arrived = &shared.arrived[0], *attn_arrived = &shared.arrived[1], *fc_arrived = &shared.arrived[2], *proj_arrived = &shared.arrived[3];
+  uint64_t *qkv_arrived = &shared.arrived[0], *norm2_arrived = &shared.arrived[1], *attn_arrived = &shared.arrived[2], *fc_arrived = &shared.arrived[3],
+           *proj_arrived = &shared.arrived[4];
+  const auto bring_qkv = [&](int slice, int first_warp) {
+    W::template bring<QkvS>(shared.qkv(), shared.b_qkv, matrices, vectors.b_qkv, slice, qkv_arrived, first_warp);
+  };
+  const auto bring_attn = [&](int slice, int first_warp) {
+    W::template bring<AttnS>(shared.attn, shared.b_attn, matrices, vectors.b_attn, slice, attn_arrived, first_warp);
+  };
+  const auto bring_fc = [&](int slice, int first_warp) {
+    W::template bring<FcS>(shared.fc, shared.b_fc, matrices, vectors.b_fc, slice, fc_arrived, first_warp);
+  };
+  const auto bring_proj = [&](int slice, int first_warp) {
+    W::template bring<ProjS>(shared.proj(), shared.b_proj, matrices, vectors.b_proj, slice, proj_arrived, first_warp);
+  };
+  const bool has_qkv = wide < QkvS::COUNT, has_attn = narrow < AttnS::COUNT, has_proj = narrow < ProjS::COUNT;
 
+  // What LN1 needs is asked for before anything else.
+  float4 v[2][4], gamma[4], beta[4];
+  Row row_x, row_gamma, row_beta;
+  const bool is_norm_warp = C::SPLIT && threadIdx.x / 32 == WARPS - 1;  // does a row for everybody
+  if constexpr (C::SPLIT) {
+    if (is_norm_warp && blockIdx.x < rows) load_norm_row<W>(row_x, row_gamma, row_beta, x + blockIdx.x * D, vectors.norm1);
+  } else if (has_qkv) {
+    load_rows(x, rows, v);
+    load_norm<W>(vectors.norm1, gamma, beta);
+  }
   if (threadIdx.x == 0) {
     for (int i = 0; i < 5; ++i) barrier_init(&shared.arrived[i], W::ARRIVALS);
     barrier_init_fence();
   }
-  if (W::ARRIVALS > 1) __syncthreads();
-  if (wide < QkvS::COUNT) W::template bring<QkvS>(shared.qkv(), matrices, wide, qkv_arrived, 0);
-  float4 v[2 * MT][4];
-  if (wide < QkvS::COUNT) load_rows<MT, false>(x, rows, v);
-  __syncthreads();  // the barriers are initialised; a warp each issues the rest
-  W::bring_vectors(shared.norm1, shared.norm2, vectors, &shared.arrived[4], 32);
-  if (narrow < AttnS::COUNT) W::template bring<AttnS>(shared.attn, matrices, narrow, attn_arrived, 64);
-  W::template bring<FcS>(shared.fc, matrices, wide, fc_arrived, 96);
-  if (!shared.TIGHT && narrow < ProjS::COUNT) W::template bring<ProjS>(shared.proj(), matrices, narrow, proj_arrived, 128);
+  __syncthreads();
+  if (has_qkv) bring_qkv(wide, 0);
+  const auto bring_others = [&] {
+    W::bring_norm(shared.norm2, vectors.norm2, norm2_arrived, 32 * 10);
+    if (has_attn) bring_attn(narrow, 4);
+    bring_fc(wide, 7 - (shared.TIGHT ? 0 : 2));
+    if (!shared.TIGHT && has_proj) bring_proj(narrow, 8);
+  };
+  if (!has_qkv) bring_others();  // else after LN1, whose input and weights they would delay
 
   const Epoch last = workspace.epoch[blockIdx.x];
   Exchange& exchange = workspace.copy[last.launches % 2];
@@ -69,43 +108,74 @@ __device__ __forceinline__ void block(const float* x, float* output, const typen
     parity ^= 1;
   };
 
-  if (wide < QkvS::COUNT) {
-    barrier_wait(&shared.arrived[4], 0);
-    layernorm<MT>(v, shared.norm1, shared.moments, a);
+  if (is_norm_warp)
+    for (int row = blockIdx.x; row < rows; row += grid) {
+      if (row != blockIdx.x) load_norm_row<W>(row_x, row_gamma, row_beta, x + row * D, vectors.norm1);
+      normalize_row(row_x, row_gamma, row_beta, exchange.h[0], row);
+    }
+  if (has_qkv) {
+    if constexpr (C::SPLIT) {
+      receive_fragments<MT>(exchange.h[0], rows, a);
+    } else {
+      layernorm(v, gamma, beta, shared.moments, a);
+    }
+    bring_others();
     for (int slice = wide; slice < QkvS::COUNT; slice += grid) {
       if (slice != wide) {
         next_slice();
-        W::template bring<QkvS>(shared.qkv(), matrices, slice, qkv_arrived, 0);
+        bring_qkv(slice, 0);
       }
-      dense<QkvS, W, MT>(a, shared.qkv(), shared.qkv_sums(), qkv_arrived, parity, vectors.b_qkv, slice, rows,
+      dense<QkvS, W, MT>(a, shared.qkv(), shared.qkv_sums(), qkv_arrived, parity, shared.b_qkv, slice, rows,
                          [&](int row, int column, float4 sum) { send(&exchange.qkv[row][column], sum); });
     }
     async_fence();
   }
   __syncthreads();
-  if (shared.TIGHT && narrow < ProjS::COUNT) W::template bring<ProjS>(shared.proj(), matrices, narrow, proj_arrived, 0);
-  clear(workspace.copy[~last.launches % 2], min(last.rows, MAX_ROWS));
+  clear(workspace.copy[~last.launches % 2], min(last.rows, MAX_ROWS), last.split, last.split_proj);
 
   parity = 0;
   for (int slice = narrow; slice < AttnS::COUNT; slice += grid) {
     if (slice != narrow) {
       next_slice();
-      W::template bring<AttnS>(shared.attn, matrices, slice, attn_arrived, 0);
+      bring_attn(slice, 0);
     }
-    attend<AttnS, W, MT>(shared, parity, exchange, x, vectors.b_attn, slice, rows, seq_len, causal);
+    attend<AttnS, W, MT>(shared, attn_arrived, parity, exchange, x, slice, rows, seq_len, causal);
+  }
+  if constexpr (shared.TIGHT) {  // now that qkv's place is free of weights, sums, K and V
+    async_fence();
+    __syncthreads();
+    if (has_proj) bring_proj(narrow, 0);
   }
 
   parity = 0;
-  load_rows<MT, true>(&exchange.x1[0][0], rows, v);
-  barrier_wait(&shared.arrived[4], 0);
-  layernorm<MT>(v, shared.norm2, shared.moments, a);
+  barrier_wait(norm2_arrived, 0);
+  if constexpr (C::SPLIT) {
+    if (is_norm_warp)
+      for (int row = blockIdx.x; row < rows; row += grid) {
+#pragma unroll
+        for (int i = 0; i < 6; ++i) {
+          const float4 base = add(load_early(x + row * D + Row::feature(i)), W::vector(vectors.b_attn + Row::feature(i)));
+          *reinterpret_cast<float4*>(shared.base + Row::feature(i)) = base;  // for this lane alone
+        }
+        const Row x1 = assemble<AttnS::SPLITS>(exchange, shared.base, row);
+#pragma unroll
+        for (int i = 0; i < 6; ++i) row_gamma.v[i] = quad(shared.norm2 + Row::feature(i)), row_beta.v[i] = quad(shared.norm2 + D + Row::feature(i));
+        normalize_row(x1, row_gamma, row_beta, exchange.h[1], row);
+      }
+    receive_fragments<MT>(exchange.h[1], rows, a);
+  } else {
+    receive_rows(exchange.x1, rows, v);
+#pragma unroll
+    for (int s = 0; s < 4; ++s) gamma[s] = quad(shared.norm2 + norm_feature(s)), beta[s] = quad(shared.norm2 + D + norm_feature(s));
+    layernorm(v, gamma, beta, shared.moments, a);
+  }
   for (int slice = wide; slice < FcS::COUNT; slice += grid) {
     if (slice != wide) {
       next_slice();
-      W::template bring<FcS>(shared.fc, matrices, slice, fc_arrived, 0);
+      bring_fc(slice, 0);
     }
-    dense<FcS, W, MT>(a, shared.fc, shared.fc_sums(), fc_arrived, parity, vectors.b_fc, slice, rows, [&](int row, int column, float4 sum) {
-      send(&exchange.f[row][column], make_float4(gelu(sum.x), gelu(sum.y), gelu(sum.z), gelu(sum.w)));
+    dense<FcS, W, MT>(a, shared.fc, shared.fc_sums(), fc_arrived, parity, shared.b_fc, slice, rows, [&](int row, int column, float4 sum) {
+      send(exchange.f.at(row, column), make_float4(gelu(sum.x), gelu(sum.y), gelu(sum.z), gelu(sum.w)));
     });
   }
 
@@ -113,11 +183,11 @@ __device__ __forceinline__ void block(const float* x, float* output, const typen
   for (int slice = narrow; slice < ProjS::COUNT; slice += grid) {
     if (slice != narrow) {
       next_slice();
-      W::template bring<ProjS>(shared.proj(), matrices, slice, proj_arrived, 0);
+      bring_proj(slice, 0);
     }
-    project<ProjS, W, MT>(shared, parity, exchange, vectors.b_proj, slice, rows, output);
+    project<ProjS, W, MT>(shared, proj_arrived, parity, exchange, slice, rows, output);
   }
-  if (threadIdx.x == 0) workspace.epoch[blockIdx.x] = {last.launches + 1, static_cast<uint32_t>(rows)};
+  if (threadIdx.x == 0) workspace.epoch[blockIdx.x] = {last.launches + 1, static_cast<uint32_t>(rows), C::SPLIT, C::SPLIT_PROJ};
 }
 
 }  // namespace small

@@ -18,6 +18,10 @@ constexpr uint32_t EMPTY = 0xffffffffu;
 constexpr int FEW_ROWS = 4;              // so few that a failed attempt costs nothing
 constexpr uint32_t PATIENCE = 1u << 22;  // polls before a launch that cannot finish ends as an error
 
+__device__ __forceinline__ float4 floats(uint4 v) {
+  return make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w));
+}
+
 /* Loads v[i] from at(i), or zeros where at(i) is null, until every word has been written. The whole warp calls it. With many rows a failed attempt
    would load a lot in vain: then each lane first waits for one word of the last row, `sample`, between them from every CTA that has a part. */
 template <int N, class At>
@@ -43,8 +47,7 @@ __device__ __forceinline__ void receive(uint4 (&v)[N], const void* sample, At at
 __device__ __forceinline__ float4 receive_one(const float* p) {
   for (uint32_t polls = 0;; ++polls) {
     const uint4 v = load_strong(p);
-    if (max(max(v.x, v.y), max(v.z, v.w)) != EMPTY)
-      return make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w));
+    if (max(max(v.x, v.y), max(v.z, v.w)) != EMPTY) return floats(v);
     if (polls > PATIENCE) __trap();
   }
 }
@@ -55,19 +58,26 @@ __device__ __forceinline__ void send(float* p, float4 v) {
 __device__ __forceinline__ void send(__half* p, float4 v) { store_strong(p, make_uint2(pack(v.x, v.y), pack(v.z, v.w))); }
 
 /* Makes ready for the next launch what the last one wrote. All threads of all CTAs share the work. */
-__device__ inline void clear(Exchange& old, uint32_t rows) {
+__device__ inline void clear(Exchange& old, uint32_t rows, bool split, bool split_proj) {
   const uint32_t first = blockIdx.x * THREADS + threadIdx.x, step = gridDim.x * THREADS;
   const auto fill = [&](void* p, uint32_t bytes) {
     for (uint32_t i = first; i < bytes / 16; i += step) store_strong(static_cast<uint4*>(p) + i, make_uint4(EMPTY, EMPTY, EMPTY, EMPTY));
   };
+  const auto fill_blocks = [&](void* p, uint32_t blocks) {  // of 64 bytes a row
+    for (uint32_t i = first; i < blocks * rows * 4; i += step) {
+      const uint32_t block = i / (rows * 4);
+      store_strong(static_cast<uint4*>(p) + block * (MAX_ROWS * 4) + (i - block * (rows * 4)), make_uint4(EMPTY, EMPTY, EMPTY, EMPTY));
+    }
+  };
   fill(old.qkv, rows * sizeof old.qkv[0]);
-  fill(old.x1, rows * sizeof old.x1[0]);
-  fill(old.f, rows * sizeof old.f[0]);
-  if (rows <= 16) return;  // not split along K
-  for (int s = 0; s < 4; ++s) {
-    fill(old.attn_sums[s], rows * sizeof old.attn_sums[0][0]);
-    fill(old.proj_sums[s], rows * sizeof old.proj_sums[0][0]);
-  }
+  fill_blocks(&old.x1, D / 16);
+  fill_blocks(&old.f, FFN / 32);
+  if (split_proj)
+    for (int s = 0; s < 4; ++s) fill(old.proj_sums[s], rows * sizeof old.proj_sums[0][0]);
+  if (!split) return;
+  fill_blocks(&old.h[0], D / 32);
+  fill_blocks(&old.h[1], D / 32);
+  for (int s = 0; s < 4; ++s) fill(old.attn_sums[s], rows * sizeof old.attn_sums[0][0]);
 }
 
 }  // namespace small

@@ -1,17 +1,18 @@
-/* LayerNorm of up to 16 MT rows, each warp holding 64 of the 768 features of all rows in registers, as A fragments want them.
+/* LayerNorm, in two forms. Up to 16 rows every CTA does all of it for itself, each warp holding 64 of the 768 features of all rows in registers, as A fragments
+   want them. Above, that would be too much to read for each: a warp somewhere does a row and sends it round, which takes one exchange more.
 
    Value (j, s): row 8 j + g, features 64 warp + 16 s + 4 t ... + 3. Two passes over the registers for a warp's own mean and sum of squared deviations, then
    the twelve pairs of a row are merged (Chan): nothing is lost to cancellation however far the mean is from zero. */
 #pragma once
 
+#include "small/exchange.cuh"
 #include "small/layout.cuh"
 #include "small/ptx.cuh"
 
 namespace small {
 
 struct Moments {
-  float2 part[WARPS][MAX_ROWS];  // mean of 64 features, sum of squared deviations from it
-  float2 row[MAX_ROWS];          // mean, 1 / standard deviation
+  float2 part[WARPS][16 + 4];  // mean of 64 features, sum of squared deviations from it; 4 more against bank conflicts
 };
 
 __device__ __forceinline__ float sum_over_t(float v) {
@@ -19,13 +20,12 @@ __device__ __forceinline__ float sum_over_t(float v) {
   return v + __shfl_xor_sync(0xffffffffu, v, 2);
 }
 
-/* gamma_beta: 768 scales, then 768 shifts. a[s][m]: the fragment of step s and row tile m. */
-template <int MT>
-__device__ __forceinline__ void layernorm(const float4 (&x)[2 * MT][4], const float* gamma_beta, Moments& moments,
-                                          uint32_t (&a)[4][MT][4]) {
+/* gamma[s], beta[s]: of features 64 warp + 16 s + 4 t ... + 3. a[s][0]: the fragment of step s. */
+__device__ __forceinline__ void layernorm(const float4 (&x)[2][4], const float4 (&gamma)[4], const float4 (&beta)[4], Moments& moments,
+                                          uint32_t (&a)[4][1][4]) {
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
-  for (int j = 0; j < 2 * MT; ++j) {
+  for (int j = 0; j < 2; ++j) {
     float sum = 0;
 #pragma unroll
     for (int s = 0; s < 4; ++s) sum += (x[j][s].x + x[j][s].y) + (x[j][s].z + x[j][s].w);
@@ -40,32 +40,58 @@ __device__ __forceinline__ void layernorm(const float4 (&x)[2 * MT][4], const fl
     if (t == 0) moments.part[warp][8 * j + g] = make_float2(mean, square);
   }
   __syncthreads();
-  if (threadIdx.x < 16 * MT) {
-    float2 part[WARPS];
-    float mean = 0;
 #pragma unroll
-    for (int w = 0; w < WARPS; ++w) {
-      part[w] = moments.part[w][threadIdx.x];
+  for (int j = 0; j < 2; ++j) {
+    float2 part[WARPS / 4];  // lane t takes every fourth warp's
+    float mean = 0, square = 0;
+#pragma unroll
+    for (int w = 0; w < WARPS / 4; ++w) {
+      part[w] = moments.part[4 * w + t][8 * j + g];
       mean += part[w].x;
     }
-    mean *= 1.0f / WARPS;
-    float square = 0;
+    mean = sum_over_t(mean) * (1.0f / WARPS);
 #pragma unroll
-    for (int w = 0; w < WARPS; ++w) square += part[w].y + 64.0f * (part[w].x - mean) * (part[w].x - mean);
-    moments.row[threadIdx.x] = make_float2(mean, rsqrtf(square * (1.0f / D) + LN_EPS));
-  }
-  __syncthreads();
-#pragma unroll
-  for (int j = 0; j < 2 * MT; ++j) {
-    const float2 row = moments.row[8 * j + g];
+    for (int w = 0; w < WARPS / 4; ++w) square += part[w].y + 64.0f * (part[w].x - mean) * (part[w].x - mean);
+    const float2 row = make_float2(mean, rsqrtf(sum_over_t(square) * (1.0f / D) + LN_EPS));
 #pragma unroll
     for (int s = 0; s < 4; ++s) {
-      const int k = 64 * warp + 16 * s + 4 * t;
-      const float4 scale = *reinterpret_cast<const float4*>(gamma_beta + k), shift = *reinterpret_cast<const float4*>(gamma_beta + D + k);
+      const float4 scale = gamma[s], shift = beta[s];
       const float4 v = x[j][s];
-      a[s][j / 2][j % 2] = pack((v.x - row.x) * row.y * scale.x + shift.x, (v.y - row.x) * row.y * scale.y + shift.y);
-      a[s][j / 2][j % 2 + 2] = pack((v.z - row.x) * row.y * scale.z + shift.z, (v.w - row.x) * row.y * scale.w + shift.w);
+      a[s][0][j] = pack((v.x - row.x) * row.y * scale.x + shift.x, (v.y - row.x) * row.y * scale.y + shift.y);
+      a[s][0][j + 2] = pack((v.z - row.x) * row.y * scale.z + shift.z, (v.w - row.x) * row.y * scale.w + shift.w);
     }
+  }
+}
+
+/* The features of a row that a lane holds when a warp has the whole of it: 128 i + 4 lane ... + 3. */
+struct Row {
+  float4 v[6];
+  static __device__ __forceinline__ int feature(int i) { return 128 * i + threadIdx.x % 32 * 4; }
+};
+
+/* One row by one warp, for fragments of GROUP 4 that are read two steps at a time: of each 32 features, 16 h + 4 t + i goes to place 8 t + 4 h + i. */
+__device__ __forceinline__ void normalize_row(const Row& x, const Row& gamma, const Row& beta, Blocked<__half, D>& to, int row) {
+  const auto sum_over_warp = [](float v) {
+#pragma unroll
+    for (int d = 16; d; d /= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
+    return v;
+  };
+  float sum = 0, square = 0;
+#pragma unroll
+  for (int i = 0; i < 6; ++i) sum += (x.v[i].x + x.v[i].y) + (x.v[i].z + x.v[i].w);
+  const float mean = sum_over_warp(sum) * (1.0f / D);
+#pragma unroll
+  for (int i = 0; i < 6; ++i) {
+    const float4 d = make_float4(x.v[i].x - mean, x.v[i].y - mean, x.v[i].z - mean, x.v[i].w - mean);
+    square += (d.x * d.x + d.y * d.y) + (d.z * d.z + d.w * d.w);
+  }
+  const float scale = rsqrtf(sum_over_warp(square) * (1.0f / D) + LN_EPS);
+#pragma unroll
+  for (int i = 0; i < 6; ++i) {
+    const int k = x.feature(i);
+    const float4 v = x.v[i], g = gamma.v[i], b = beta.v[i];
+    send(to.at(row, k / 32 * 32 + k % 16 * 2 + k % 32 / 16 * 4),
+         make_float4((v.x - mean) * scale * g.x + b.x, (v.y - mean) * scale * g.y + b.y, (v.z - mean) * scale * g.z + b.z, (v.w - mean) * scale * g.w + b.w));
   }
 }
 

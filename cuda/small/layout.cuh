@@ -43,29 +43,43 @@ struct Slice {
   static __device__ __forceinline__ int column(int slice) { return slice / SPLITS * WIDTH; }
 };
 
-/* The cuts for MT tiles of 16 rows. Up to 16 rows no product is split along K across CTAs. Above, the two narrow
-   ones (768 columns) are, and the splits' sums meet in the workspace: the activations a CTA reads stay few. */
-template <int MT>
+/* The cuts for MT tiles of 16 rows. Up to 16 rows each CTA normalises all rows for itself, and only fp32 weights have proj split along
+   K across CTAs (rows of 8 columns, 32 bytes, are slow to bring). Above, work is divided
+   so that the activations a CTA reads stay few, at the price of more exchanges: the two narrow products (768 columns) are split, their sums meeting in the
+   workspace, and a row is normalised once and sent round. */
+template <int MT, bool SPLIT_PROJ_>
 struct Cut {
-  static constexpr int NARROW = MT == 1 ? 8 : COLS;
+  static constexpr bool SPLIT = MT > 1, SPLIT_PROJ = SPLIT || SPLIT_PROJ_;
   using Qkv = Slice<small::Qkv, D, COLS>;
-  using Attn = Slice<small::Attn, D / MT, NARROW>;
+  using Attn = Slice<small::Attn, D / MT, SPLIT ? COLS : 8>;
   using Fc = Slice<small::Fc, D, COLS>;
-  using Proj = Slice<small::Proj, MT == 1 ? FFN : FFN / 4, NARROW>;
+  using Proj = Slice<small::Proj, SPLIT_PROJ ? FFN / 4 : FFN, SPLIT_PROJ ? COLS : 8>;
+};
+
+/* Activations that will be the A of a product lie in blocks of 64 bytes of neighbouring k, the rows of a block one behind the other: what a warp reads in one
+   go, eight rows of four lanes, is then 512 bytes in a run. */
+template <class T, int K>
+struct Blocked {
+  static constexpr int WIDTH = 64 / sizeof(T);
+  T block[K / WIDTH][MAX_ROWS][WIDTH];
+  __device__ __forceinline__ T* at(int row, int k) { return &block[k / WIDTH][row][k % WIDTH]; }
+  __device__ __forceinline__ const T* at(int row, int k) const { return &block[k / WIDTH][row][k % WIDTH]; }
 };
 
 /* Activations on their way from one phase to the next, twice: a launch works in one copy and clears the other. */
 struct Exchange {
   __half qkv[MAX_ROWS][QKV];
-  float x1[MAX_ROWS][D];
-  __half f[MAX_ROWS][FFN];
+  Blocked<float, D> x1;
+  Blocked<__half, D> h[2];  // LN1's and LN2's output, above 16 rows
+  Blocked<__half, FFN> f;
   float attn_sums[4][MAX_ROWS][D];
   float proj_sums[4][MAX_ROWS][D];
 };
 
-struct Epoch {
-  uint32_t launches;  // how many launches this CTA has seen; its parity picks the copy
-  uint32_t rows;      // of the last one: what is to be cleared
+/* A CTA's own memory from launch to launch. */
+struct alignas(16) Epoch {
+  uint32_t launches;     // how many it has seen; the parity picks the copy
+  uint32_t rows, split, split_proj;  // of the last one: what is to be cleared
 };
 
 struct Workspace {

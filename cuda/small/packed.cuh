@@ -17,6 +17,7 @@ struct Prepared {
 
 struct PackedWeights {
   using Element = __half;
+  static constexpr bool SPLIT_PROJ = false;
   static constexpr int ARRIVALS = 1;
   struct Matrices {
     const Prepared* prepared;
@@ -28,18 +29,19 @@ struct PackedWeights {
   static __device__ __forceinline__ const __half* matrix(const Matrices& m, Proj) { return m.prepared->proj; }
 
   template <class S>
-  static __device__ __forceinline__ void bring(__half* to, const Matrices& m, int slice, uint64_t* bar, int thread) {
-    if (threadIdx.x != thread) return;
-    barrier_expect(bar, S::ROWS * S::WIDTH * 2);
+  static __device__ __forceinline__ void bring(__half* to, float* bias_to, const Matrices& m, const float* bias, int slice, uint64_t* bar, int first_warp) {
+    const int tile = static_cast<int>(threadIdx.x / 32) - first_warp;
+    if (threadIdx.x % 32 || tile < 0 || tile >= S::TILES) return;
     const __half* from = matrix(m, typename S::Matrix{}) + (S::column(slice) * S::Matrix::K + S::row(slice) * 8);
-#pragma unroll
-    for (int u = 0; u < S::TILES; ++u) copy_run(to + u * S::ROWS * 8, from + u * S::Matrix::K * 8, S::ROWS * 16, bar);
+    copy_run(to + tile * S::ROWS * 8, from + tile * S::Matrix::K * 8, S::ROWS * 16, bar);
+    if (tile) return;
+    barrier_expect(bar, (S::ROWS * 2 + 4) * S::WIDTH);
+    copy_run(bias_to, bias + S::column(slice), S::WIDTH * 4, bar);
   }
-  static __device__ __forceinline__ void bring_vectors(float* norm1, float* norm2, const Vectors& from, uint64_t* bar, int thread) {
+  static __device__ __forceinline__ void bring_norm(float* to, const float* from, uint64_t* bar, int thread) {
     if (threadIdx.x != thread) return;
-    barrier_expect(bar, 4 * D * 4);
-    copy_run(norm1, from.norm1, 2 * D * 4, bar);
-    copy_run(norm2, from.norm2, 2 * D * 4, bar);
+    barrier_expect(bar, 2 * D * 4);
+    copy_run(to, from, 2 * D * 4, bar);
   }
 
   template <class S>

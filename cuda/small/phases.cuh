@@ -45,12 +45,14 @@ __device__ __forceinline__ void lay_down(float* to, const float (&sums)[MT][TILE
 
 __device__ __forceinline__ float4 add(float4 a, float4 b) { return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w); }
 
+__device__ __forceinline__ float4 quad(const float* p) { return *reinterpret_cast<const float4*>(p); }
+
 /* Four columns of a row, summed over N places that lie `stride` floats apart. */
 template <int N>
 __device__ __forceinline__ float4 pick_up(const float* first, int stride) {
-  float4 sum = *reinterpret_cast<const float4*>(first);
+  float4 sum = quad(first);
 #pragma unroll
-  for (int w = 1; w < N; ++w) sum = add(sum, *reinterpret_cast<const float4*>(first + w * stride));
+  for (int w = 1; w < N; ++w) sum = add(sum, quad(first + w * stride));
   return sum;
 }
 
@@ -58,6 +60,29 @@ __device__ __forceinline__ float4 pick_up(const float* first, int stride) {
 __device__ __forceinline__ float gelu(float z) {
   const float u = z * (1.0f + 0.044715f * z * z);
   return __fdividef(z, 1.0f + exp2f(u * (-2.0f * 0.7978845608f * 1.44269504f)));
+}
+
+/* A of one MMA step from vectors of two steps: rows 8 j + g in v[j]. */
+template <int MT>
+__device__ __forceinline__ void fragments(uint32_t (&a)[MT][4], const uint4 (&v)[2 * MT], bool second) {
+#pragma unroll
+  for (int m = 0; m < MT; ++m) {
+    const uint4 p = v[2 * m], q = v[2 * m + 1];
+    a[m][0] = second ? p.z : p.x, a[m][1] = second ? q.z : q.x, a[m][2] = second ? p.w : p.y, a[m][3] = second ? q.w : q.y;
+  }
+}
+
+/* This warp's 64 features of all rows of LN's output, as normalize_row sends it. */
+template <int MT>
+__device__ __forceinline__ void receive_fragments(const Blocked<__half, D>& h, int rows, uint32_t (&a)[4][MT][4]) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  uint4 in[2][2 * MT];
+  receive(reinterpret_cast<uint4(&)[4 * MT]>(in), h.at(min(lane + warp % 2 * 32, rows - 1), 64 * warp), [&](int i) -> const void* {
+    const int row = i % (2 * MT) * 8 + g;
+    return row < rows ? h.at(row, 64 * warp + i / (2 * MT) * 32 + 8 * t) : nullptr;
+  });
+#pragma unroll
+  for (int s = 0; s < 4; ++s) fragments<MT>(a[s], in[s / 2], s % 2);
 }
 
 /* What of a slice's result this thread finishes: four columns of a row, if that row is there. */
@@ -88,8 +113,6 @@ __device__ __forceinline__ void dense(const uint32_t (&a)[4][MT][4], const typen
                                       const float* bias, int slice, int rows, Finish finish) {
   const int warp = threadIdx.x / 32, column = S::column(slice);
   const Quad<S> mine;
-  float4 b = make_float4(0, 0, 0, 0);
-  if (mine.row < rows) b = W::vector(bias + column + mine.c);
   float sums[MT][S::TILES][4];
   zero(sums);
   barrier_wait(arrived, parity);
@@ -98,84 +121,103 @@ __device__ __forceinline__ void dense(const uint32_t (&a)[4][MT][4], const typen
   __syncwarp();
   lay_down(area.of(warp), sums);
   __syncthreads();
-  if (mine.row < rows) finish(mine.row, column + mine.c, add(pick_up<WARPS>(area.first + mine.row * S::WIDTH + mine.c, area.stride), b));
+  if (mine.row < rows) finish(mine.row, column + mine.c, add(pick_up<WARPS>(area.first + mine.row * S::WIDTH + mine.c, area.stride), quad(bias + mine.c)));
 }
 
-/* Attention of this slice's heads, times its part of the output projection, + bias + x: x1. */
+/* Attention of this slice's heads, times its part of the output projection, + bias + x: x1. Where that is a sum over splits, only this slice's summand. */
 template <class S, class W, int MT, class Shared>
-__device__ __forceinline__ void attend(Shared& shared, uint32_t parity, Exchange& exchange, const float* x, const float* bias, int slice, int rows,
-                                       int seq_len, bool causal) {
+__device__ __forceinline__ void attend(Shared& shared, uint64_t* arrived, uint32_t parity, Exchange& exchange, const float* x, int slice, int rows, int seq_len, bool causal) {
   constexpr int HEADS_HERE = S::ROWS / HEAD_DIM;
   const int warp = threadIdx.x / 32, head = warp / MT, tile = warp % MT;  // of the slice's heads, of the queries
   const int split = S::split(slice), column = S::column(slice);
   const Quad<S> mine;
-  float4 b = make_float4(0, 0, 0, 0), residual = b;
-  if (mine.row < rows) {
-    b = W::vector(bias + column + mine.c);
-    residual = load_early(x + mine.row * D + column + mine.c);
-  }
+  float4 residual = make_float4(0, 0, 0, 0);
+  if (S::SPLITS == 1 && mine.row < rows) residual = load_early(x + mine.row * D + column + mine.c);
   uint32_t a[4][1][4];
-  attention<MT>(exchange.qkv, split * HEADS_HERE + head, 16 * tile, rows, seq_len, causal, reinterpret_cast<uint32_t(&)[4][4]>(a));
+  Operands<MT> in;
+  if constexpr (MT == 1) load_operands(in, exchange.qkv, head, rows);
+  else load_operands<MT, Shared::K_PITCH, Shared::V_PITCH>(in, exchange.qkv, split * HEADS_HERE, head, 16 * tile, rows, shared.staged_k(), shared.staged_v());
+  attention<MT>(in, 16 * tile, rows, seq_len, causal, reinterpret_cast<uint32_t(&)[4][4]>(a));
   float sums[1][S::TILES][4];
   zero(sums);
-  barrier_wait(&shared.arrived[1], parity);
+  barrier_wait(arrived, parity);
 #pragma unroll
   for (int s = 0; s < 4; ++s) multiply<S, W>(sums, a[s], shared.attn, 4 * head + s);
   lay_down(shared.attn_sums[warp], sums);
   __syncthreads();
   if (mine.row >= rows) return;
   constexpr int STRIDE = sizeof shared.attn_sums[0] / 4;
-  float4 sum = pick_up<HEADS_HERE>(shared.attn_sums[mine.row / 16] + mine.row % 16 * S::WIDTH + mine.c, MT * STRIDE);
-  if (meet<S, MT>(sum, exchange.attn_sums, split, mine.row, column + mine.c))
-    send(&exchange.x1[mine.row][column + mine.c], add(add(sum, b), residual));
+  const float4 sum = pick_up<HEADS_HERE>(shared.attn_sums[mine.row / 16] + mine.row % 16 * S::WIDTH + mine.c, MT * STRIDE);
+  if constexpr (S::SPLITS == 1) send(exchange.x1.at(mine.row, column + mine.c), add(add(sum, quad(shared.b_attn + mine.c)), residual));
+  else send(&exchange.attn_sums[split][mine.row][column + mine.c], sum);
+}
+
+/* The row of x1 from its summands, in their order, and `base`, x + bias, in shared memory; this lane's part, which is sent on as well. */
+template <int SPLITS>
+__device__ __forceinline__ Row assemble(Exchange& exchange, const float* base, int row) {
+  Row x1;
+#pragma unroll
+  for (int half = 0; half < 6; half += 3) {  // not the whole row at once, for the registers' sake
+    uint4 in[3 * SPLITS];
+    receive(in, nullptr, [&](int i) { return &exchange.attn_sums[i / 3][row][Row::feature(half + i % 3)]; });
+#pragma unroll
+    for (int i = 0; i < 3; ++i) {
+      float4 sum = floats(in[i]);
+#pragma unroll
+      for (int s = 1; s < SPLITS; ++s) sum = add(sum, floats(in[3 * s + i]));
+      x1.v[half + i] = add(sum, quad(base + Row::feature(half + i)));
+      send(exchange.x1.at(row, Row::feature(half + i)), x1.v[half + i]);
+    }
+  }
+  return x1;
 }
 
 /* This slice's part of f W + bias + x1: the output. */
 template <class S, class W, int MT, class Shared>
-__device__ __forceinline__ void project(Shared& shared, uint32_t parity, Exchange& exchange, const float* bias, int slice, int rows, float* output) {
-  constexpr int DEPTH = S::ROWS / WARPS, BLOCKS = DEPTH / 32, BATCH = MT == 1 ? 8 : 2;
+__device__ __forceinline__ void project(Shared& shared, uint64_t* arrived, uint32_t parity, Exchange& exchange, int slice, int rows, float* output) {
+  constexpr int DEPTH = S::ROWS / WARPS, BLOCKS = DEPTH / 32, BATCH = MT > 1 || BLOCKS < 8 ? 2 : 8;
   static_assert(BLOCKS % BATCH == 0);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int split = S::split(slice), column = S::column(slice);
   const Quad<S> mine;
-  float4 b = make_float4(0, 0, 0, 0), residual = b;
-  if (mine.row < rows) {
-    b = W::vector(bias + column + mine.c);
-    residual = load_early(&exchange.x1[mine.row][column + mine.c]);  // complete: LN2 has waited for all of it
-  }
+  uint4 residual = make_uint4(0, 0, 0, 0);
+  if (mine.row < rows) residual = load_strong(exchange.x1.at(mine.row, column + mine.c));  // there already: LN2's output followed from it
   const int k = S::row(slice) + warp * DEPTH;
-  const __half* sample = rows > FEW_ROWS ? &exchange.f[rows - 1][k + lane * 8 % DEPTH] : nullptr;
-  float sums[MT][S::TILES][4];
-  zero(sums);
+  const __half* sample = rows > FEW_ROWS ? exchange.f.at(rows - 1, k + lane * 8 % DEPTH) : nullptr;
+  constexpr int CHAINS = MT == 1 ? 4 : 1;  // of sums that do not wait for one another
+  float sums[CHAINS][MT][S::TILES][4];
+#pragma unroll
+  for (int chain = 0; chain < CHAINS; ++chain) zero(sums[chain]);
 #pragma unroll
   for (int first = 0; first < BLOCKS; first += BATCH) {
     uint4 in[BATCH][2 * MT];
     receive(reinterpret_cast<uint4(&)[BATCH * 2 * MT]>(in), first ? nullptr : sample, [&](int i) -> const void* {
       const int r = 8 * (i % (2 * MT)) + g;
-      return r < rows ? &exchange.f[r][k + 32 * (first + i / (2 * MT)) + 8 * t] : nullptr;
+      return r < rows ? exchange.f.at(r, k + 32 * (first + i / (2 * MT)) + 8 * t) : nullptr;
     });
-    if (first == 0) barrier_wait(&shared.arrived[3], parity);
+    if (first == 0) barrier_wait(arrived, parity);
 #pragma unroll
     for (int i = 0; i < BATCH; ++i)
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         uint32_t a[MT][4];
-#pragma unroll
-        for (int m = 0; m < MT; ++m) {
-          const uint4 p = in[i][2 * m], q = in[i][2 * m + 1];
-          a[m][0] = h ? p.z : p.x, a[m][1] = h ? q.z : q.x, a[m][2] = h ? p.w : p.y, a[m][3] = h ? q.w : q.y;
-        }
-        multiply<S, W>(sums, a, shared.proj(), DEPTH / 16 * warp + 2 * (first + i) + h);
+        fragments<MT>(a, in[i], h);
+        multiply<S, W>(sums[(2 * i + h) % CHAINS], a, shared.proj(), DEPTH / 16 * warp + 2 * (first + i) + h);
       }
   }
+#pragma unroll
+  for (int chain = 1; chain < CHAINS; ++chain)
+#pragma unroll
+    for (int i = 0; i < MT * S::TILES * 4; ++i) (&sums[0][0][0][0])[i] += (&sums[chain][0][0][0])[i];
   __syncthreads();  // FC's sums may have lain where these go
   const Summands area = shared.proj_sums();
-  lay_down(area.of(warp), sums);
+  lay_down(area.of(warp), sums[0]);
   __syncthreads();
   if (mine.row >= rows) return;
   float4 sum = pick_up<WARPS>(area.first + mine.row * S::WIDTH + mine.c, area.stride);
   if (meet<S, MT>(sum, exchange.proj_sums, split, mine.row, column + mine.c))
-    *reinterpret_cast<float4*>(output + mine.row * D + column + mine.c) = add(add(sum, b), residual);
+    *reinterpret_cast<float4*>(output + mine.row * D + column + mine.c) =
+        add(add(sum, quad(shared.b_proj + mine.c)), floats(residual));
 }
 
 }  // namespace small

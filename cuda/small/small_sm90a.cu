@@ -8,6 +8,14 @@ namespace {
 
 __device__ __forceinline__ small::Vectors vectors_of(const float* w) { return {w + GAMMA1, w + B_QKV, w + B_ATTN, w + GAMMA2, w + B_FC, w + B_PROJ}; }
 
+// src/cuda/hopper/plan.rs and src/cuda/workspace.rs have these numbers too.
+template <int MT, class W>
+constexpr size_t SHARED = sizeof(small::Shared<MT, W>);
+static_assert(SHARED<1, small::Fp32Weights> == 190208 && SHARED<1, small::PackedWeights> == 171392);
+static_assert(SHARED<2, small::Fp32Weights> == 214784 && SHARED<2, small::PackedWeights> == 223616);
+static_assert(SHARED<4, small::Fp32Weights> == 196352 && SHARED<4, small::PackedWeights> == 223616);
+static_assert(sizeof(small::Workspace) == 5310464 && sizeof(small::Prepared) == 14195712);
+
 }  // namespace
 
 #define SMALL(MT, ROWS)                                                                                                                             \

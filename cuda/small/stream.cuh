@@ -14,6 +14,7 @@ namespace small {
 
 struct Fp32Slices {
   using Element = float;
+  static constexpr bool SPLIT_PROJ = true;
 
   template <class S>
   static __device__ __forceinline__ uint2 fragment(const float* slice, int step, int tile) {
@@ -23,7 +24,8 @@ struct Fp32Slices {
   }
 };
 
-/* Each kind of weights has bring(): a slice on its way into `to`, by `thread` where one thread is enough, all of them calling; it arrives at `bar`.
+/* Each kind of weights has bring(), which all threads call: a slice and its columns of the bias, arriving at `bar`. To issue a copy takes a thread 0.1 us, so
+   a few warps from `first_warp` on issue one each.
 
    A buffer aligned to 16 bytes: the copy engine orders the rows, the matrix being described to it as (K / (4 GROUP), GROUP, 4, N) with the strides of
    rows 4 GROUP, 1, GROUP (outermost first). The box is (BLOCKS, GROUP, 4, WIDTH); the host encodes one map for each matrix and width. */
@@ -41,19 +43,19 @@ struct Fp32Weights : Fp32Slices {
   static __device__ __forceinline__ const TensorMap* map(const Matrices& m, Proj) { return &m.proj; }
 
   template <class S>
-  static __device__ __forceinline__ void bring(float* to, const Matrices& m, int slice, uint64_t* bar, int thread) {
-    constexpr int STEP = 4 * S::Matrix::GROUP, ALL = S::ROWS / STEP;
-    if (threadIdx.x != thread) return;
-    barrier_expect(bar, S::ROWS * S::WIDTH * 4);
-#pragma unroll
-    for (int b = 0; b < ALL; b += BLOCKS<S>)
-      copy_box(to + b * STEP * S::WIDTH, map(m, typename S::Matrix{}), S::column(slice), 0, 0, S::row(slice) / STEP + b, bar);
+  static __device__ __forceinline__ void bring(float* to, float* bias_to, const Matrices& m, const float* bias, int slice, uint64_t* bar, int first_warp) {
+    constexpr int STEP = 4 * S::Matrix::GROUP, COPIES = S::ROWS / STEP / BLOCKS<S>;
+    const int copy = static_cast<int>(threadIdx.x / 32) - first_warp;
+    if (threadIdx.x % 32 || copy < 0 || copy >= COPIES) return;
+    copy_box(to + copy * BLOCKS<S> * STEP * S::WIDTH, map(m, typename S::Matrix{}), S::column(slice), 0, 0, S::row(slice) / STEP + copy * BLOCKS<S>, bar);
+    if (copy) return;
+    barrier_expect(bar, (S::ROWS + 1) * S::WIDTH * 4);
+    copy_run(bias_to, bias + S::column(slice), S::WIDTH * 4, bar);
   }
-  static __device__ __forceinline__ void bring_vectors(float* norm1, float* norm2, const Vectors& from, uint64_t* bar, int thread) {
+  static __device__ __forceinline__ void bring_norm(float* to, const float* from, uint64_t* bar, int thread) {
     if (threadIdx.x != thread) return;
-    barrier_expect(bar, 4 * D * 4);
-    copy_run(norm1, from.norm1, 2 * D * 4, bar);
-    copy_run(norm2, from.norm2, 2 * D * 4, bar);
+    barrier_expect(bar, 2 * D * 4);
+    copy_run(to, from, 2 * D * 4, bar);
   }
   static __device__ __forceinline__ float4 vector(const float* p) { return load_early(p); }
 };
@@ -71,7 +73,7 @@ struct UnalignedWeights : Fp32Slices {
   }
 
   template <class S>
-  static __device__ __forceinline__ void bring(float* to, const Matrices& m, int slice, uint64_t* bar, int) {
+  static __device__ __forceinline__ void bring(float* to, float* bias_to, const Matrices& m, const float* bias, int slice, uint64_t* bar, int) {
     constexpr int AT_ONCE = THREADS / S::WIDTH;  // rows
     static_assert(S::ROWS % AT_ONCE == 0);
     const int r = threadIdx.x / S::WIDTH, c = threadIdx.x % S::WIDTH;
@@ -79,13 +81,11 @@ struct UnalignedWeights : Fp32Slices {
 #pragma unroll 4
     for (int i = 0; i < S::ROWS / AT_ONCE; ++i)
       copy_word(shared_address(to + slot_of<S::Matrix::GROUP>(i * AT_ONCE + r) * S::WIDTH + c), from + static_cast<size_t>(i) * AT_ONCE * S::Matrix::N);
+    if (threadIdx.x < S::WIDTH) copy_word(shared_address(bias_to + threadIdx.x), bias + S::column(slice) + threadIdx.x);
     barrier_arrive_after_copies(bar);
   }
-  static __device__ __forceinline__ void bring_vectors(float* norm1, float* norm2, const Vectors& from, uint64_t* bar, int) {
-    for (int i = threadIdx.x; i < 2 * D; i += THREADS) {
-      copy_word(shared_address(norm1 + i), from.norm1 + i);
-      copy_word(shared_address(norm2 + i), from.norm2 + i);
-    }
+  static __device__ __forceinline__ void bring_norm(float* to, const float* from, uint64_t* bar, int) {
+    for (int i = threadIdx.x; i < 2 * D; i += THREADS) copy_word(shared_address(to + i), from + i);
     barrier_arrive_after_copies(bar);
   }
   static __device__ __forceinline__ float4 vector(const float* p) {

@@ -143,14 +143,12 @@ impl Call<'_> {
         if weights != FewWeights::Aligned {
             return Ok(arguments);
         }
-        let wide = FEW[tile].rows > 16;
-        let attn = if wide { (24, 3) } else { (8, 4) };
-        let proj = if wide { (24, 6) } else { (8, 24) };
+        let attn = if FEW[tile].rows > 16 { (24, 3) } else { (8, 4) };
         let maps = [
             stream_map(from, W_QKV.offset, D, QKV, 4, (24, 12))?,
             stream_map(from, W_ATTN.offset, D, D, 16, attn)?,
             stream_map(from, W_FC.offset, D, FFN, 4, (24, 12))?,
-            stream_map(from, W_PROJ.offset, FFN, D, 8, proj)?,
+            stream_map(from, W_PROJ.offset, FFN, D, 8, (24, 6))?,
         ];
         Ok(arguments.maps(&maps.each_ref()))
     }

@@ -154,9 +154,9 @@ pub struct FewTile {
 
 /// The forms of the resident kernel, smallest first.
 pub const FEW: [FewTile; 3] = [
-    FewTile { rows: 16, shared: [222_208, 178_816] },
-    FewTile { rows: 32, shared: [222_208, 203_392] },
-    FewTile { rows: 64, shared: [203_776, 231_040] },
+    FewTile { rows: 16, shared: [190_208, 171_392] },
+    FewTile { rows: 32, shared: [214_784, 223_616] },
+    FewTile { rows: 64, shared: [196_352, 223_616] },
 ];
 /// Threads of the resident kernel.
 const FEW_THREADS: u32 = 384;
