@@ -14,6 +14,8 @@ use crate::rng::Stream;
 const BASES: usize = 2;
 /// Rows that are checked of a long sequence, where the machine is too small for all.
 const SAMPLED: usize = 160;
+/// Generated contents allow so many times the largest error of TF32 operands.
+const GENERATED: f64 = 2.0;
 /// Rows that are checked of a content that is used once.
 const ANEW_ROWS: usize = 64;
 /// Operations that the oracle may spend on one case for every core.
@@ -90,12 +92,17 @@ impl Bank {
         content
     }
 
-    /// The error to scale: taken at the case's own length, but for the many biased ones at one length for all.
+    /// The error to scale: of the case itself, but for the many biased ones that of one length.
     fn slack_base(&mut self, case: &Case, content: &Content) -> f64 {
-        if case.flavour != BIASED {
-            return self.tf32_error(case.flavour, content);
-        }
+        if case.flavour == BIASED { self.biased_error() } else { self.tf32_error(case.flavour, content) }
+    }
+
+    /// The largest error of TF32 operands on ordinary inputs with biases.
+    fn biased_error(&mut self) -> f64 {
         let (weights, drawn) = self.weights(BIASED);
+        if let Some(&error) = self.tf32.get(&format!("{BIASED:?}")) {
+            return error;
+        }
         let x = inputs::tokens_for(BIASED, 192, drawn, self.stream.child(4));
         self.tf32_error(BIASED, &Content::new(x, weights, (0..192).collect()))
     }
@@ -107,9 +114,11 @@ impl Bank {
         }
         let rows = self.rows(seq);
         let stream = self.stream.child(5).child(seq as u64);
+        let slack = GENERATED * self.biased_error();
         let base = |k: u64| {
             let weights = Arc::new(inputs::weights(BIASED, stream.child(2 * k)));
-            Base::new(inputs::tokens(BIASED, seq, stream.child(2 * k + 1)), weights, rows.clone())
+            let x = inputs::tokens(BIASED, seq, stream.child(2 * k + 1));
+            Base::new(x, weights, rows.clone()).with_slack(slack)
         };
         let bases = Arc::new((0..BASES as u64).map(base).collect::<Vec<_>>());
         self.bases.insert(seq, bases.clone());
@@ -122,7 +131,8 @@ impl Bank {
         let stream = self.stream.child(7).child(seq as u64).child(k + 1000 * self.drawn);
         let weights = Arc::new(inputs::weights(BIASED, stream.child(0)));
         let rows: Vec<usize> = self.rows(seq).into_iter().take(ANEW_ROWS).collect();
-        Content::new(inputs::tokens(BIASED, seq, stream.child(1)), weights, rows)
+        let content = Content::new(inputs::tokens(BIASED, seq, stream.child(1)), weights, rows);
+        Content { slack: GENERATED * self.biased_error(), ..content }
     }
 
     /// The relative L2 errors of `output - x` that number formats give on short challenge data.

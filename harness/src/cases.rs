@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::inputs::{BIASED, CANCELLED, CHALLENGE, Flavour, Twist, X};
+use crate::rng::Stream;
 
 /// Which cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Serialize, Deserialize, ValueEnum)]
@@ -66,8 +67,11 @@ const HARD: [(&str, usize, Flavour); 14] = [
     ("qk-x16", 130, Flavour { qk: 16.0, ..BIASED }),
 ];
 
+/// Random lengths are at most this.
+const LONGEST_RANDOM: usize = 1500;
+
 /// The cases of a suite up to a length, cheap and telling ones first.
-pub fn suite(suite: Suite, max_seq: usize) -> Vec<Case> {
+pub fn suite(suite: Suite, max_seq: usize, seed: u64) -> Vec<Case> {
     let case = |name: String, seq, flavour, suite, slack| Case { name, seq, flavour, suite, slack };
     let official = |seq| case(format!("official:{seq}"), seq, CHALLENGE, Suite::Official, 0.0);
     let zero = Flavour { x: X::Zero, ..CHALLENGE };
@@ -85,6 +89,11 @@ pub fn suite(suite: Suite, max_seq: usize) -> Vec<Case> {
     for seq in EDGES {
         cases.push(case(format!("biased:{seq}"), seq, BIASED, Suite::Full, 2.0));
     }
+    // A block that is wrong at one length only survives every fixed list.
+    for k in 0..2 {
+        let seq = 1 + Stream::new(seed, 77).below(k, LONGEST_RANDOM.min(max_seq));
+        cases.push(case(format!("random-{k}:{seq}"), seq, BIASED, Suite::Full, 2.0));
+    }
     cases.extend(long.into_iter().map(official));
     cases.retain(|c| c.suite <= suite && c.seq <= max_seq);
     cases
@@ -96,7 +105,7 @@ mod tests {
 
     #[test]
     fn suites_nest_and_names_are_unique() {
-        let names = |s| suite(s, usize::MAX).into_iter().map(|c| c.name).collect::<Vec<_>>();
+        let names = |s| suite(s, usize::MAX, 1).into_iter().map(|c| c.name).collect::<Vec<_>>();
         let (official, full, extreme) = (names(Suite::Official), names(Suite::Full), names(Suite::Extreme));
         assert_eq!(official.len(), OFFICIAL.len() + 1);
         assert!(official.iter().all(|n| full.contains(n)) && full.iter().all(|n| extreme.contains(n)));
@@ -104,6 +113,6 @@ mod tests {
         unique.sort();
         unique.dedup();
         assert_eq!(unique.len(), extreme.len());
-        assert!(suite(Suite::Full, 300).iter().all(|c| c.seq <= 300));
+        assert!(suite(Suite::Full, 300, 1).iter().all(|c| c.seq <= 300));
     }
 }

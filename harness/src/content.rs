@@ -46,6 +46,11 @@ impl Content {
     pub fn new(x: Vec<f32>, weights: Arc<Vec<f32>>, rows: Vec<usize>) -> Self {
         Base::new(x, weights, rows).content
     }
+
+    /// A content like this one with other inputs.
+    pub fn changed(&self, x: Vec<f32>, weights: Arc<Vec<f32>>) -> Self {
+        Self { slack: self.slack, ..Self::new(x, weights, self.rows.clone()) }
+    }
 }
 
 impl Base {
@@ -53,6 +58,12 @@ impl Base {
     pub fn new(x: Vec<f32>, weights: Arc<Vec<f32>>, rows: Vec<usize>) -> Self {
         let Expected { output, hidden } = oracle::forward(&x, &weights, &rows, Rounding::None);
         Self { content: Content { seq: x.len() / D, x, weights, rows, expected: output, slack: 0.0 }, hidden }
+    }
+
+    /// The same base with so much slack, which everything made from it has too.
+    pub fn with_slack(mut self, slack: f64) -> Self {
+        self.content.slack = slack;
+        self
     }
 
     /// The base as it is.

@@ -52,7 +52,7 @@ pub struct Plan {
 impl Plan {
     /// The longest sequence of all phases.
     fn max_seq(&self) -> usize {
-        let cases = cases::suite(self.suite, self.max_case);
+        let cases = cases::suite(self.suite, self.max_case, self.seed);
         let case = cases.iter().map(|c| c.seq).max().unwrap_or(1);
         self.seqs.iter().copied().max().unwrap_or(1).max(case).max(traps::SEQ)
     }
@@ -133,7 +133,7 @@ fn blank(lib: &Path, name: &str, plan: &Plan) -> Candidate {
 
 impl Grade<'_> {
     fn run(&mut self) -> Result<(), Failure> {
-        let cases = cases::suite(self.plan.suite, self.plan.max_case);
+        let cases = cases::suite(self.plan.suite, self.plan.max_case, self.plan.seed);
         let trapped = self.plan.traps;
         self.ui.expect(cases.len() + timing::steps(self.plan) + if trapped { traps::STEPS } else { 0 });
         self.ui.step("loading");

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::content::{Base, Content};
+use crate::content::Base;
 use crate::dims::{D, W_PROJ, W_QKV};
 use crate::grade::Grade;
 use crate::protocol::Device;
@@ -68,7 +68,7 @@ fn near_duplicate(grade: &mut Grade<'_>, rig: &mut Rig, base: &Base, stream: Str
     for (c, v) in x[row * D..(row + 1) * D].iter_mut().enumerate() {
         *v = stream.uniform(10 + c as u64, -6.0, 6.0) as f32;
     }
-    let content = Content::new(x, plain.weights.clone(), plain.rows.clone());
+    let content = plain.changed(x, plain.weights.clone());
     grade.checked(rig, &content, &Manner::CAREFUL)?;
     Ok(format!("row {row} of {SEQ}"))
 }
@@ -79,14 +79,14 @@ fn one_element(grade: &mut Grade<'_>, rig: &mut Rig, base: &Base, stream: Stream
     grade.checked(rig, plain, &Manner::CAREFUL)?;
     let mut x = plain.x.clone();
     x[stream.below(0, SEQ * D)] += 8.0;
-    let changed_x = Content::new(x, plain.weights.clone(), plain.rows.clone());
+    let changed_x = plain.changed(x, plain.weights.clone());
     grade.checked(rig, &changed_x, &Manner::CAREFUL)?;
     for (k, p) in [W_QKV, W_PROJ].into_iter().enumerate() {
         let mut weights = plain.weights.to_vec();
         // In W_qkv a column of V: Q and K hardly matter where attention is flat.
         let (row, column) = (stream.below(2 + k as u64, p.rows), p.cols - 1 - stream.below(4 + k as u64, D));
         weights[p.offset + row * p.cols + column] += 8.0;
-        let content = Content::new(plain.x.clone(), Arc::new(weights), plain.rows.clone());
+        let content = plain.changed(plain.x.clone(), Arc::new(weights));
         grade.checked(rig, &content, &Manner::CAREFUL)?;
     }
     Ok("1 of x, 1 of W_qkv, 1 of W_proj".into())

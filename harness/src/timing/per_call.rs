@@ -12,10 +12,12 @@ use crate::rng::Stream;
 
 /// A sample whose SM clock was below this share of the maximum is thrown away.
 const THROTTLED: f64 = 0.5;
-/// So many contents are drawn anew for each length.
-const ANEW: u64 = 3;
+/// So many contents are drawn anew in a round.
+const ANEW: u64 = 2;
 /// Usual calls in less than this share of the time of new ones skip work.
-const SKIPPED: f64 = 0.5;
+const SKIPPED: f64 = 0.4;
+/// Rounds that must all look odd before anything is said.
+const ROUNDS: u64 = 4;
 
 /// All kinds that the plan asks for.
 pub fn measure(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize) -> Result<(), Failure> {
@@ -37,8 +39,12 @@ pub fn measure(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize) -> Result<(), F
         for &cache in caches.iter().filter(|&&cache| weights == "fresh" || cache == "hot") {
             for &clock in clocks {
                 let kind = Kind { cache, clock, method: "per-call", weights };
-                let samples = sample(grade, rig, &bases, kind, spin, seq)?;
-                clocks::same_time(&samples, overhead, kind.cache == "cold")?;
+                let mut samples = sample(grade, rig, &bases, kind, spin, seq)?;
+                if clocks::same_time(&samples, overhead, cache == "cold").is_err() {
+                    // A machine that was busy for a moment gets a second chance; a clock that lies fails it too.
+                    samples = sample(grade, rig, &bases, kind, spin, seq)?;
+                    clocks::same_time(&samples, overhead, cache == "cold")?;
+                }
                 grade.record(seq, kind, samples);
             }
         }
@@ -47,24 +53,30 @@ pub fn measure(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize) -> Result<(), F
 }
 
 /// Contents that no symmetry relates to earlier ones must not take longer than those that one does: whoever
-/// recognises the symmetry would be exposed.
+/// recognises the symmetry would be exposed. Noise can make a round look odd; skipped work looks odd every time.
 fn drawn_anew(grade: &mut Grade<'_>, rig: &mut Rig, spin: u32, seq: usize) -> Result<(), Failure> {
-    let gpu = grade.plan.device == Device::Cuda;
-    let clock = if gpu { "device" } else { "wall" };
-    let usual = grade.median(seq, |s| s.method == "per-call" && s.cache == "hot" && s.clock == clock);
-    let Some(usual) = usual else { return Ok(()) };
-    let mut fastest = f64::INFINITY;
-    for k in 0..ANEW {
-        let content = grade.bank.anew(seq, k);
-        let manner = Manner { spin_us: if gpu { spin } else { 0 }, ..Manner::CAREFUL };
-        let called = grade.checked(rig, &content, &manner)?.called;
-        fastest = fastest.min(called.device_us.unwrap_or(called.wall_us));
+    let bases = grade.bank.bases(seq);
+    let spin_us = if grade.plan.device == Device::Cuda { spin } else { 0 };
+    let manner = Manner { spin_us, ..Manner::CAREFUL };
+    let mut message = String::new();
+    for round in 0..ROUNDS {
+        let (mut usual, mut anew) = (f64::INFINITY, f64::INFINITY);
+        for k in 0..ANEW {
+            let stream = grade.stream.child(62).child(seq as u64).child(ANEW * round + k);
+            usual = usual.min(call_us(&grade.checked(rig, &bases[0].fresh(stream), &manner)?));
+            let content = grade.bank.anew(seq, k);
+            anew = anew.min(call_us(&grade.checked(rig, &content, &manner)?));
+        }
+        if usual >= SKIPPED * anew {
+            return Ok(());
+        }
+        message = format!("{usual:.1} us usually, but {anew:.1} us on inputs drawn anew: work is skipped");
     }
-    if usual < SKIPPED * fastest {
-        let message = format!("{usual:.1} us usually, but {fastest:.1} us on inputs drawn anew: work is skipped");
-        return Err(Failure::new(Reason::Caching, message));
-    }
-    Ok(())
+    Err(Failure::new(Reason::Caching, message))
+}
+
+fn call_us(done: &Done) -> f64 {
+    done.called.device_us.unwrap_or(done.called.wall_us)
 }
 
 /// Long enough to enqueue a call behind.

@@ -1,26 +1,25 @@
 //! The one path by which a candidate is called, for correctness and for time alike: buffers at random places,
 //! red zones around them, poison in the output; afterwards red zones, inputs and the output are looked at.
 
-use std::os::fd::RawFd;
+mod inspect;
+mod region;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::arena::{Arena, Place};
-use crate::check::{self, Accuracy};
+use crate::check::Accuracy;
 use crate::content::Content;
 use crate::dims::D;
-use crate::gpu;
-use crate::memory::{Memory, cuda::Cuda, host::Host};
-use crate::protocol::{Api, Call, Called, Crossing, Device, Loaded, Patch, Reply, Request};
+use crate::memory::Memory;
+use crate::protocol::{Api, Call, Called, Device, Loaded, Patch, Reply, Request};
 use crate::reason::{Failure, Reason};
 use crate::rng::Stream;
 use crate::session::Session;
 
 /// Setting up a process may take so long.
 const ATTACH_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long work that is still running gets before it is called missing.
-const SETTLE: Duration = Duration::from_millis(60);
 
 /// How a call is to be made.
 #[derive(Clone, Debug)]
@@ -113,7 +112,7 @@ impl Rig {
 
     fn attempt(lib: &Path, setup: &Setup, stream: Stream) -> Result<Self, Failure> {
         let arena = Arena::new(setup.max_seq);
-        let (memory, fd, crossing) = region(setup, arena.len)?;
+        let (memory, fd, crossing) = region::region(setup, arena.len)?;
         let mut session = Session::start(&setup.env, fd)?;
         let name = crossing.name();
         session.ask(&Request::Attach { device: setup.device, crossing, floats: arena.len }, ATTACH_TIMEOUT)?;
@@ -227,105 +226,6 @@ impl Rig {
             .collect())
     }
 
-    /// Looks at everything after a call. The order decides which reason is given first.
-    fn inspect(&mut self, content: &Content, manner: &Manner, at: [Place; 3], done: &mut Done) -> Result<(), Failure> {
-        let [x, output, weights] = at;
-        self.memory.read(output.at, &mut done.output)?;
-        for (place, name) in [(output, "output"), (x, "x"), (weights, "weights")] {
-            self.red_zones(place, name)?;
-        }
-        self.unchanged(x, &content.x, "x")?;
-        if manner.check_weights {
-            self.unchanged(weights, &content.weights, "weights")?;
-        }
-        if manner.repeat == 0 {
-            return Ok(());
-        }
-        if manner.snapshot && manner.repeat == 1 {
-            self.same_as_snapshot(&done.output)?;
-        }
-        done.accuracy = check::compare(&done.output, &content.expected, &content.x, &content.rows, content.slack);
-        let unfinished = done.output.iter().any(|v| !v.is_finite());
-        let suspicious = unfinished || done.accuracy.over > 0;
-        if manner.settle || suspicious {
-            self.still_the_same(output, &done.output)?;
-        }
-        if let Some(words) = &done.called.complaint {
-            let reason = if unfinished { Reason::NotFiniteOrUnwritten } else { Reason::WrongAnswer };
-            return Err(Failure::new(reason, format!("the candidate reports an error itself: {words}")));
-        }
-        self.all_written(&done.output)
-    }
-
-    fn read(&mut self, place: Place) -> Result<Vec<f32>, Failure> {
-        let mut values = std::mem::take(&mut self.scratch);
-        values.resize(place.len, 0.0);
-        self.memory.read(place.at, &mut values)?;
-        Ok(values)
-    }
-
-    fn red_zones(&mut self, place: Place, name: &str) -> Result<(), Failure> {
-        for (zone, side) in place.red_zones().into_iter().zip(["before", "behind"]) {
-            let values = self.read(zone)?;
-            let hit = values.iter().filter(|v| v.to_bits() != self.red).count();
-            self.scratch = values;
-            if hit > 0 {
-                let message = format!("{hit} floats {side} {name} were written");
-                return Err(Failure::new(Reason::OutOfBounds, message));
-            }
-        }
-        Ok(())
-    }
-
-    fn unchanged(&mut self, place: Place, was: &[f32], name: &str) -> Result<(), Failure> {
-        let now = self.read(place)?;
-        let changed = differing(&now, was);
-        self.scratch = now;
-        if changed > 0 {
-            return Err(Failure::new(Reason::InputModified, format!("{changed} floats of {name} were changed")));
-        }
-        Ok(())
-    }
-
-    fn same_as_snapshot(&mut self, output: &[f32]) -> Result<(), Failure> {
-        let snapshot = self.read(Place { at: self.arena.snapshot.at, len: output.len() })?;
-        let late = differing(&snapshot, output);
-        self.scratch = snapshot;
-        if late > 0 {
-            let message = format!(
-                "{late} floats of the output were written after the call was over on the default stream: work was \
-                 still running at return (another stream, or a thread)"
-            );
-            return Err(Failure::new(Reason::DeferredWork, message));
-        }
-        Ok(())
-    }
-
-    /// Waits, and fails if the output moves meanwhile.
-    fn still_the_same(&mut self, output: Place, was: &[f32]) -> Result<(), Failure> {
-        std::thread::sleep(SETTLE);
-        let now = self.read(output)?;
-        let late = differing(&now, was);
-        self.scratch = now;
-        if late > 0 {
-            let message = format!("{late} floats of the output were written after the call had returned");
-            return Err(Failure::new(Reason::DeferredWork, message));
-        }
-        Ok(())
-    }
-
-    fn all_written(&self, output: &[f32]) -> Result<(), Failure> {
-        let count = |f: fn(&f32, u32) -> bool| output.iter().filter(|v| f(v, self.poison)).count();
-        let unwritten = count(|v, poison| v.to_bits() == poison);
-        let not_finite = count(|v, _| !v.is_finite());
-        let message = match (unwritten, not_finite) {
-            (0, 0) => return Ok(()),
-            (0, n) => format!("{n} of {} outputs are NaN or infinite", output.len()),
-            (n, _) => format!("{n} of {} outputs were never written", output.len()),
-        };
-        Err(Failure::new(Reason::NotFiniteOrUnwritten, message))
-    }
-
     /// What the candidate printed.
     pub fn said(&self) -> String {
         self.session.said()
@@ -336,31 +236,8 @@ fn out_of_step() -> Failure {
     Failure::new(Reason::Crash, "the reply answers another request")
 }
 
-fn differing(a: &[f32], b: &[f32]) -> usize {
-    use rayon::prelude::*;
-    let blocks = a.par_chunks(1 << 16).zip(b.par_chunks(1 << 16));
-    blocks.map(|(a, b)| a.iter().zip(b).filter(|(a, b)| a.to_bits() != b.to_bits()).count()).sum()
-}
-
 fn swap_rows(x: &mut [f32], a: usize, b: usize) {
     for c in 0..D {
         x.swap(a * D + c, b * D + c);
     }
-}
-
-/// Memory, the descriptor to pass on, and how it crosses.
-type Region = (Box<dyn Memory>, Option<RawFd>, Crossing);
-
-/// The region for this device, the descriptor to pass on, and how it crosses.
-fn region(setup: &Setup, floats: usize) -> Result<Region, Failure> {
-    if setup.device == Device::Cuda && !setup.copies {
-        gpu::open()?;
-        if let Ok((memory, handle)) = Cuda::create(floats) {
-            return Ok((Box::new(memory), None, Crossing::Ipc(handle)));
-        }
-    }
-    let memory = Host::create(floats)?;
-    let fd = memory.fd();
-    let crossing = if setup.device == Device::Cuda { Crossing::Copies } else { Crossing::Shared };
-    Ok((Box::new(memory), fd, crossing))
 }

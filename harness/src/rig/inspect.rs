@@ -1,0 +1,123 @@
+//! What is looked at after a call: red zones, inputs, the output and whether it keeps still.
+
+use super::{Done, Manner, Rig};
+use crate::arena::Place;
+use crate::check;
+use crate::content::Content;
+use crate::reason::{Failure, Reason};
+
+/// How long work that is still running gets before it is called missing.
+const SETTLE: std::time::Duration = std::time::Duration::from_millis(60);
+
+impl Rig {
+    /// Looks at everything after a call. The order decides which reason is given first.
+    pub(super) fn inspect(
+        &mut self,
+        content: &Content,
+        manner: &Manner,
+        at: [Place; 3],
+        done: &mut Done,
+    ) -> Result<(), Failure> {
+        let [x, output, weights] = at;
+        self.memory.read(output.at, &mut done.output)?;
+        for (place, name) in [(output, "output"), (x, "x"), (weights, "weights")] {
+            self.red_zones(place, name)?;
+        }
+        self.unchanged(x, &content.x, "x")?;
+        if manner.check_weights {
+            self.unchanged(weights, &content.weights, "weights")?;
+        }
+        if manner.repeat == 0 {
+            return Ok(());
+        }
+        if manner.snapshot && manner.repeat == 1 {
+            self.same_as_snapshot(&done.output)?;
+        }
+        done.accuracy = check::compare(&done.output, &content.expected, &content.x, &content.rows, content.slack);
+        let unfinished = done.output.iter().any(|v| !v.is_finite());
+        let suspicious = unfinished || done.accuracy.over > 0;
+        if manner.settle || suspicious {
+            self.still_the_same(output, &done.output)?;
+        }
+        if let Some(words) = &done.called.complaint {
+            let reason = if unfinished { Reason::NotFiniteOrUnwritten } else { Reason::WrongAnswer };
+            return Err(Failure::new(reason, format!("the candidate reports an error itself: {words}")));
+        }
+        self.all_written(&done.output)
+    }
+
+    fn read(&mut self, place: Place) -> Result<Vec<f32>, Failure> {
+        let mut values = std::mem::take(&mut self.scratch);
+        values.resize(place.len, 0.0);
+        self.memory.read(place.at, &mut values)?;
+        Ok(values)
+    }
+
+    fn red_zones(&mut self, place: Place, name: &str) -> Result<(), Failure> {
+        for (zone, side) in place.red_zones().into_iter().zip(["before", "behind"]) {
+            let values = self.read(zone)?;
+            let hit = values.iter().filter(|v| v.to_bits() != self.red).count();
+            self.scratch = values;
+            if hit > 0 {
+                let message = format!("{hit} floats {side} {name} were written");
+                return Err(Failure::new(Reason::OutOfBounds, message));
+            }
+        }
+        Ok(())
+    }
+
+    fn unchanged(&mut self, place: Place, was: &[f32], name: &str) -> Result<(), Failure> {
+        let now = self.read(place)?;
+        let changed = differing(&now, was);
+        self.scratch = now;
+        if changed > 0 {
+            return Err(Failure::new(Reason::InputModified, format!("{changed} floats of {name} were changed")));
+        }
+        Ok(())
+    }
+
+    fn same_as_snapshot(&mut self, output: &[f32]) -> Result<(), Failure> {
+        let snapshot = self.read(Place { at: self.arena.snapshot.at, len: output.len() })?;
+        let late = differing(&snapshot, output);
+        self.scratch = snapshot;
+        if late > 0 {
+            let message = format!(
+                "{late} floats of the output were written after the call was over on the default stream: work was \
+                 still running at return (another stream, or a thread)"
+            );
+            return Err(Failure::new(Reason::DeferredWork, message));
+        }
+        Ok(())
+    }
+
+    /// Waits, and fails if the output moves meanwhile.
+    fn still_the_same(&mut self, output: Place, was: &[f32]) -> Result<(), Failure> {
+        std::thread::sleep(SETTLE);
+        let now = self.read(output)?;
+        let late = differing(&now, was);
+        self.scratch = now;
+        if late > 0 {
+            let message = format!("{late} floats of the output were written after the call had returned");
+            return Err(Failure::new(Reason::DeferredWork, message));
+        }
+        Ok(())
+    }
+
+    fn all_written(&self, output: &[f32]) -> Result<(), Failure> {
+        let count = |f: fn(&f32, u32) -> bool| output.iter().filter(|v| f(v, self.poison)).count();
+        let unwritten = count(|v, poison| v.to_bits() == poison);
+        let not_finite = count(|v, _| !v.is_finite());
+        let message = match (unwritten, not_finite) {
+            (0, 0) => return Ok(()),
+            (0, n) => format!("{n} of {} outputs are NaN or infinite", output.len()),
+            (n, _) => format!("{n} of {} outputs were never written", output.len()),
+        };
+        Err(Failure::new(Reason::NotFiniteOrUnwritten, message))
+    }
+}
+
+fn differing(a: &[f32], b: &[f32]) -> usize {
+    use rayon::prelude::*;
+    let blocks = a.par_chunks(1 << 16).zip(b.par_chunks(1 << 16));
+    blocks.map(|(a, b)| a.iter().zip(b).filter(|(a, b)| a.to_bits() != b.to_bits()).count()).sum()
+}

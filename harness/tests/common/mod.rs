@@ -1,0 +1,41 @@
+//! What the end-to-end tests share: the grader's executable, and candidates built from the red team's sources.
+
+#![allow(dead_code, reason = "each test uses its part")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A folder of this test's own, empty.
+pub fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder for the test");
+    folder
+}
+
+/// The grader with these arguments.
+pub fn harness(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_harness"));
+    command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR"));
+    command.output().expect("the grader starts")
+}
+
+/// Its exit code and everything it printed.
+pub fn graded(arguments: &[&str]) -> (i32, String) {
+    let output = harness(arguments);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    (output.status.code().unwrap_or(-1), text)
+}
+
+/// Builds one host candidate of the red team.
+pub fn candidate(name: &str, folder: &Path) -> String {
+    let red = Path::new(env!("CARGO_MANIFEST_DIR")).join("redteam");
+    let library = folder.join(format!("{name}.so"));
+    let cc = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+    let mut command = Command::new(cc);
+    command.args(["-O3", "-march=native", "-shared", "-fPIC", "-pthread"]).arg("-I").arg(red.join("common"));
+    command.arg(red.join(format!("host/{name}.c"))).arg(red.join("common/honest.c"));
+    command.arg("-o").arg(&library).arg("-lm");
+    assert!(command.status().expect("a C compiler").success());
+    library.to_str().expect("a path in UTF-8").to_string()
+}

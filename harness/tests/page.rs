@@ -1,0 +1,86 @@
+//! The files that the grader writes, and the HTML page in a real browser.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use common::{candidate, folder, graded};
+
+#[test]
+fn every_file_is_written_and_the_page_shows_in_a_browser() {
+    let folder = folder("page");
+    let path = |name: &str| folder.join(name).to_str().expect("a path in UTF-8").to_string();
+    let honest = candidate("honest_plain", &folder);
+    let wrong = candidate("one_wrong", &folder);
+    let (json, html) = (path("r.json"), path("r.html"));
+    let (code, said) = graded(&[
+        &honest,
+        &wrong,
+        "--device",
+        "cpu",
+        "--suite",
+        "official",
+        "--max-case",
+        "16",
+        "--quick",
+        "--seq",
+        "4,16",
+        "--json",
+        &json,
+        "--csv",
+        &path("r.csv"),
+        "--md",
+        &path("r.md"),
+        "--junit",
+        &path("r.xml"),
+        "--html",
+        &html,
+        "--save-baseline",
+        &path("base.json"),
+    ]);
+    assert_eq!(code, 12, "{said}");
+    assert!(said.contains("reproduce: harness/run"), "{said}");
+
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).expect("the file was written");
+    let report: serde_json::Value = serde_json::from_str(&read("r.json")).expect("JSON");
+    assert_eq!(report["schema"], 1);
+    assert_eq!(report["candidates"][0]["verdict"]["reason"], "pass");
+    assert_eq!(report["candidates"][1]["verdict"]["reason"], "wrong-answer");
+    assert!(report["candidates"][0]["speed"][0]["samples"].as_array().is_some_and(|s| s.len() >= 3));
+    assert!(read("r.csv").lines().count() > 3 && read("r.csv").starts_with("candidate,device,"));
+    assert!(read("r.md").contains("**wrong-answer**"));
+    assert!(read("r.xml").contains("<failure message="));
+
+    // A run against itself is no regression; the same report twice compares.
+    let (code, said) = graded(&["compare", &json, &path("base.json"), "--fail-on-regression", "50"]);
+    assert!(code == 0 && said.contains("honest_plain.so"), "{said}");
+    in_browser(Path::new(&html));
+}
+
+fn in_browser(html: &Path) {
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let page = format!("file://{}", html.display());
+    let open = |name: &&str| {
+        let mut command = Command::new(name);
+        command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]);
+        command.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
+        command.args(["--dump-dom", &page]).output().ok().filter(|o| o.status.success())
+    };
+    let Some(output) = names.iter().find_map(open) else {
+        eprintln!("skipped: no Chromium on this machine");
+        return;
+    };
+    let dom = String::from_utf8_lossy(&output.stdout);
+    for part in
+        ["solve() graded on", "Time over seq_len, hot", "error by case", "single calls at seq 16", "samples in order"]
+    {
+        assert!(dom.contains(part), "the page lacks {part:?}");
+    }
+    let count = |what: &str| dom.matches(what).count();
+    assert!(count("<svg") >= 4 && count("<svg") == count("</svg>"));
+    assert!(count("<circle") > 20, "the samples are drawn");
+    for unwanted in ["<script", "http-equiv", " src=", "NaN"] {
+        assert!(!dom.contains(unwanted), "the page holds {unwanted:?}");
+    }
+}
