@@ -81,11 +81,12 @@ fn one_element(grade: &mut Grade<'_>, rig: &mut Rig, base: &Base, stream: Stream
     x[stream.below(0, SEQ * D)] += 8.0;
     let changed_x = plain.changed(x, plain.weights.clone());
     grade.checked(rig, &changed_x, &Manner::CAREFUL)?;
-    for (k, p) in [W_QKV, W_PROJ].into_iter().enumerate() {
+    // Less in W_proj, where rounding of the operands grows with it.
+    for (k, (p, by)) in [(W_QKV, 8.0), (W_PROJ, 1.0)].into_iter().enumerate() {
         let mut weights = plain.weights.to_vec();
         // In W_qkv a column of V: Q and K hardly matter where attention is flat.
         let (row, column) = (stream.below(2 + k as u64, p.rows), p.cols - 1 - stream.below(4 + k as u64, D));
-        weights[p.offset + row * p.cols + column] += 8.0;
+        weights[p.offset + row * p.cols + column] += by;
         let content = plain.changed(plain.x.clone(), Arc::new(weights));
         grade.checked(rig, &content, &Manner::CAREFUL)?;
     }

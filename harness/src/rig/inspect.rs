@@ -16,12 +16,13 @@ impl Rig {
         content: &Content,
         manner: &Manner,
         at: [Place; 3],
+        before: Option<Place>,
         done: &mut Done,
     ) -> Result<(), Failure> {
         let [x, output, weights] = at;
         self.memory.read(output.at, &mut done.output)?;
         for (place, name) in [(output, "output"), (x, "x"), (weights, "weights")] {
-            self.red_zones(place, name)?;
+            self.red_zones(place, name, before)?;
         }
         self.unchanged(x, &content.x, "x")?;
         if manner.check_weights {
@@ -53,15 +54,22 @@ impl Rig {
         Ok(values)
     }
 
-    fn red_zones(&mut self, place: Place, name: &str) -> Result<(), Failure> {
+    fn red_zones(&mut self, place: Place, name: &str, before: Option<Place>) -> Result<(), Failure> {
         for (zone, side) in place.red_zones().into_iter().zip(["before", "behind"]) {
             let values = self.read(zone)?;
-            let hit = values.iter().filter(|v| v.to_bits() != self.red).count();
+            let hits: Vec<usize> =
+                (0..zone.len).filter(|&i| values[i].to_bits() != self.red).map(|i| zone.at + i).collect();
             self.scratch = values;
-            if hit > 0 {
-                let message = format!("{hit} floats {side} {name} were written");
-                return Err(Failure::new(Reason::OutOfBounds, message));
+            if hits.is_empty() {
+                continue;
             }
+            // The last call's output may lie in this call's red zone.
+            if before.is_some_and(|b| hits.iter().all(|h| (b.at..b.at + b.len).contains(h))) {
+                let message = "the output of the call before was written once more: old addresses are remembered";
+                return Err(Failure::new(Reason::Caching, message));
+            }
+            let message = format!("{} floats {side} {name} were written", hits.len());
+            return Err(Failure::new(Reason::OutOfBounds, message));
         }
         Ok(())
     }

@@ -157,7 +157,7 @@ impl Rig {
             Some((x, output)) if manner.same_place && x.len == content.x.len() => (x, output),
             _ => self.arena.tokens(content.seq, stream),
         };
-        self.last = Some((x, output));
+        let before = self.last.replace((x, output)).map(|(_, output)| output);
         let (weights, weights_changed) = self.place_weights(content, stream.child(1))?;
 
         let mut start = content.x.clone();
@@ -185,7 +185,7 @@ impl Rig {
         let (reply, wall) = self.session.ask(&Request::Call(call), self.timeout)?;
         let Reply::Called(called) = reply else { return Err(out_of_step()) };
         let mut done = Done { output: vec![0.0; output.len], accuracy: Accuracy::default(), called, wall };
-        self.inspect(content, manner, [x, output, weights], &mut done)?;
+        self.inspect(content, manner, [x, output, weights], before, &mut done)?;
         Ok(done)
     }
 

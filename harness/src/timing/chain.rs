@@ -49,6 +49,7 @@ pub fn measure(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize) -> Result<(), F
     let stream = grade.stream.child(71).child(seq as u64);
     let shape = shape(rig, &bases[0].fresh_tokens(stream.child(0)))?;
     let overhead = clocks::overhead_us(rig, bases[0].plain())?;
+    let mut shares = Vec::new();
     let mut samples = Samples { ended_by: "number of runs", ..Samples::default() };
     for run in 1..=RUNS as u64 {
         let s = stream.child(run);
@@ -59,10 +60,11 @@ pub fn measure(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize) -> Result<(), F
             rig.call(&content, &manner(&shape))?
         };
         judge(&done.accuracy).map_err(|f| grade.diagnose(&content, f).during("after a run of calls"))?;
-        clocks::same_run(&done, f64::from(shape.spin_us), overhead)?;
+        shares.push(clocks::run_share(&done, f64::from(shape.spin_us), overhead));
         samples.us.push(per_call(&done, shape.calls));
         samples.clocks.push(done.called.clock_mhz);
     }
+    clocks::same_runs(&shares)?;
     grade.record(seq, KIND, samples);
     Ok(())
 }
