@@ -5,6 +5,7 @@
    h may be the memory of A: a row is written after all that read it have given its statistics.
    The blocks of a row must be resident together: they are neighbours in the grid, and blocks start in order, so N_TILES free multiprocessors are enough. */
 #pragma once
+#include "common/copy_sm90a.cuh"
 #include "dims.h"
 #include "gemm/gemm_sm90a.cuh"
 #include "gemm/statistics_sm90a.cuh"
@@ -24,13 +25,14 @@ struct NormEpilogue {
   static constexpr int BOXES = S::BN / 32;                          // of 16 rows x 32 columns
   static constexpr int STAGING = 4 * S::WARPGROUPS * BOXES * 2048;  // x1; h reuses it
   static constexpr int SHARED_BYTES = STAGING + 3 * S::N * 4;
-  static constexpr bool EARLY = S::BN <= 96;  // room to hold the residual during the main loop
+  // where the residual stays during the main loop: in registers, or for a wide tile in the boxes that x1 will take
+  static constexpr bool IN_REGISTERS = S::BN <= 96;
   static constexpr int TILES = S::N_TILES;
 
   const CUtensorMap *x1, *h;
   NormArgs args;
   uint32_t staging, vectors, vectors_full;
-  float2 extra[EARLY ? 2 * GROUPS : 1];
+  float2 extra[IN_REGISTERS ? 2 * GROUPS : 1];
 
   __device__ NormEpilogue(const CUtensorMap* x1, const CUtensorMap* h, const NormArgs& args)
       : x1(x1), h(h), args(args) {}
@@ -55,11 +57,26 @@ struct NormEpilogue {
                : make_float2(0.f, 0.f);
   }
   __device__ void prepare(int row, int n) {
-    if (!EARLY) return;
     const int lane = threadIdx.x % 32;
+    if (lane == 0) bulk_wait_read<0>();  // the boxes of the tile before
+    __syncwarp();
+    if constexpr (IN_REGISTERS) {
 #pragma unroll
-    for (int i = 0; i < 2 * GROUPS; i++)
-      extra[i] = addend(row + lane / 4 + 8 * (i & 1), n + i / 2 * 8 + 2 * (lane % 4));
+      for (int i = 0; i < 2 * GROUPS; i++)
+        extra[i] = addend(row + lane / 4 + 8 * (i & 1), n + i / 2 * 8 + 2 * (lane % 4));
+    } else {
+      const float* from = args.residual + static_cast<size_t>(row + lane / 8) * S::N + n + lane % 8 * 4;
+#pragma unroll
+      for (int i = 0; i < 4 * BOXES; i++)  // eight lanes a row of a box, four rows at a time
+        if (row + lane / 8 + i / BOXES * 4 < args.rows)
+          copy_async_16(staging + i % BOXES * 2048 + swizzle_128(lane / 8 + i / BOXES * 4, lane % 8),
+                        from + i / BOXES * 4 * S::N + i % BOXES * 32);
+    }
+  }
+  // Where a thread's two columns of group g, in row lane / 4 of its warp, lie in the boxes of x1; eight rows on: + 1024
+  __device__ uint32_t place(int g) const {
+    const int lane = threadIdx.x % 32;
+    return staging + g / 4 * 2048 + swizzle_128(lane / 4, g % 4 * 2 + lane % 4 / 2) + lane % 2 * 8;
   }
 
   __device__ static float quad_sum(float v) {
@@ -70,6 +87,10 @@ struct NormEpilogue {
   __device__ void finish(float (&d)[S::BN / 2], int row, int n) {
     const int lane = threadIdx.x % 32, tile = n / S::BN;
     mbarrier_wait(vectors_full, 0);
+    if (!IN_REGISTERS) {
+      copy_async_wait();
+      __syncwarp();
+    }
     const uint32_t column = vectors + (n + 2 * (lane % 4)) * 4;
     float mean[2] = {0.f, 0.f}, spread[2] = {0.f, 0.f};  // of rows lane / 4 and lane / 4 + 8
 #pragma unroll
@@ -77,8 +98,7 @@ struct NormEpilogue {
       const float2 bias = load_shared_2(column + 32 * g);
 #pragma unroll
       for (int u = 0; u < 2; u++) {
-        const float2 e =
-            EARLY ? extra[EARLY ? 2 * g + u : 0] : addend(row + lane / 4 + 8 * u, n + 8 * g + 2 * (lane % 4));
+        const float2 e = IN_REGISTERS ? extra[IN_REGISTERS ? 2 * g + u : 0] : load_shared_2(place(g) + 1024 * u);
         d[4 * g + 2 * u] += bias.x + e.x;
         d[4 * g + 2 * u + 1] += bias.y + e.y;
         mean[u] += d[4 * g + 2 * u] + d[4 * g + 2 * u + 1];
@@ -97,8 +117,6 @@ struct NormEpilogue {
         publish_statistics(args.statistics + static_cast<size_t>(row + lane / 4 + 8 * u) * TILES + tile, mean[u],
                            spread[u]);
     }
-    if (lane == 0) bulk_wait_read<0>();  // the boxes of the tile before
-    __syncwarp();
     store_x1(d, row, n);
     float scale[2], shift[2];  // h = (x1 scale + shift) gamma + beta
     combine(row + lane / 4, scale, shift);
@@ -111,7 +129,7 @@ struct NormEpilogue {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
-      const uint32_t to = staging + g / 4 * 2048 + swizzle_128(lane / 4, g % 4 * 2 + lane % 4 / 2) + lane % 2 * 8;
+      const uint32_t to = place(g);
       store_shared_2(to, d[4 * g], d[4 * g + 1]);
       store_shared_2(to + 1024, d[4 * g + 2], d[4 * g + 3]);
     }

@@ -15,13 +15,14 @@ __device__ __forceinline__ float4 load_here_4(const float* p) {
 
 template <class S>
 struct SplitEpilogue {
-  static constexpr int CLUSTER_PHASES = S::SPLITS > 1 ? 2 : 0;
+  static constexpr int CLUSTER_PHASES = 2;
+  static_assert(S::SPLITS > 1, "see epilogue_whole_sm90a.cuh");
   static constexpr int W = S::BN / S::SPLITS;
   static constexpr int PITCH = (W + 8) * 4;  // bytes of a row: eight rows of pairs fall on different banks
   static constexpr int PART = 64 * PITCH;    // what one warpgroup has of W columns
   static constexpr int PEERS = S::SPLITS - 1;
   static constexpr int INCOMING = S::WARPGROUPS * PEERS * PART, OUTGOING = S::WARPGROUPS * S::SPLITS * PART;
-  static constexpr bool IN_RING = S::SPLITS > 1 && S::STAGES * S::STAGE_BYTES + INCOMING + OUTGOING > S::SHARED_LIMIT;  // outgoing parts take the place of the ring
+  static constexpr bool IN_RING = S::STAGES * S::STAGE_BYTES + INCOMING + OUTGOING > S::SHARED_LIMIT;  // outgoing parts take the place of the ring
   static constexpr int SHARED_BYTES = INCOMING + (IN_RING ? 0 : OUTGOING);
   static_assert(!IN_RING || OUTGOING <= S::STAGES * S::STAGE_BYTES, "the ring holds the outgoing parts");
   // 16-byte pieces: ACROSS threads share a row, DOWN rows go at a time (192-byte rows by 96 of the 128 threads: half as long as by 64-byte quarters)
@@ -47,11 +48,10 @@ struct SplitEpilogue {
     rank = r;
   }
   __device__ void init() const {  // by a thread whose `received` is the first warpgroup's
-    if (S::SPLITS > 1)
-      for (int w = 0; w < S::WARPGROUPS; w++) {
-        mbarrier_init(received + 8 * w, 1);
-        mbarrier_expect(received + 8 * w, PEERS * PART);
-      }
+    for (int w = 0; w < S::WARPGROUPS; w++) {
+      mbarrier_init(received + 8 * w, 1);
+      mbarrier_expect(received + 8 * w, PEERS * PART);
+    }
   }
   __device__ void load() const {}
 
@@ -76,26 +76,24 @@ struct SplitEpilogue {
   __device__ void finish(float (&d)[S::BN / 2], int row, int n) {
     const int row64 = row & ~63, barrier = 3 + threadIdx.x / 128;
     if (IN_RING) named_barrier_sync(5, 128 * S::WARPGROUPS);  // all warpgroups have left the ring
-    else if (S::SPLITS == 1) named_barrier_sync(barrier, 128);          // the tile before has been read
     lay_down(d, row);
     if (!EARLY) load_residual(0, row64, n);
     float4 biases[GROUPS];
 #pragma unroll
     for (int j = 0; j < GROUPS; j++) biases[j] = load_here_4(bias + n + rank * W + piece_column(j));
     fence_async_shared();
-    if (S::SPLITS > 1) cluster_wait();                                  // every block of the cluster has its barriers
+    cluster_wait();  // every block of the cluster has its barriers
     named_barrier_sync(barrier, 128);
-    if (S::SPLITS > 1) {
-      if (threadIdx.x % 128 == 0) {
+    if (threadIdx.x % 128 == 0) {
 #pragma unroll
-        for (int i = 1; i < S::SPLITS; i++) {
-          const int to = (rank + i) % S::SPLITS;
-          cluster_copy(cluster_address(incoming + slot(rank, to) * PART, to), outgoing + to * PART, PART, cluster_address(received, to));
-        }
+      for (int i = 1; i < S::SPLITS; i++) {
+        const int to = (rank + i) % S::SPLITS;
+        cluster_copy(cluster_address(incoming + slot(rank, to) * PART, to), outgoing + to * PART, PART,
+                     cluster_address(received, to));
       }
-      mbarrier_wait(received, 0);
-      cluster_arrive();
     }
+    mbarrier_wait(received, 0);
+    cluster_arrive();
     if (!has_pieces()) return;
 #pragma unroll 1
     for (int first = 0; first < PIECES; first += BATCH) {
@@ -134,6 +132,6 @@ struct SplitEpilogue {
       *reinterpret_cast<float4*>(out + static_cast<size_t>(row64 + row) * S::N + n + rank * W + column) = v;
   }
   __device__ void end() const {
-    if (S::SPLITS > 1) cluster_wait();  // the peers have what this block sent
+    cluster_wait();  // the peers have what this block sent
   }
 };

@@ -3,6 +3,7 @@
    128 x 96 in two parts of K make 128 blocks at 1024 rows. Limiter: wgmma and the shared memory under it, then 24 KB per block between SMs. */
 #include "dims.h"
 #include "gemm/epilogue_split_sm90a.cuh"
+#include "gemm/epilogue_whole_sm90a.cuh"
 
 struct ProjArgs {
   const float *bias, *residual;  // (768), x1 (rows, 768)
@@ -10,17 +11,20 @@ struct ProjArgs {
   int rows, early;
 };
 
-#define GEMM_PROJ(BM, BN, SPLITS, STAGES)                                                                                                            \
-  extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(GemmShape<BM, BN, D, FFN, STAGES, SPLITS>::THREADS, 1)                 \
-      gemm_proj_##BM##x##BN##_k##SPLITS(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const ProjArgs args) {         \
-    using Shape = GemmShape<BM, BN, D, FFN, STAGES, SPLITS>;                                                                                         \
-    gemm<Shape>(&a, &b, SplitEpilogue<Shape>(args.bias, args.residual, args.out, args.rows), args.rows, blockIdx.x / SPLITS, gridDim.x / SPLITS,     \
-                args.early);                                                                                                                      \
+#define GEMM_PROJ(EPILOGUE, BM, BN, SPLITS, STAGES)                                                                    \
+  extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1)                                                            \
+      __launch_bounds__(GemmShape<BM, BN, D, FFN, STAGES, SPLITS>::THREADS, 1)                                         \
+      gemm_proj_##BM##x##BN##_k##SPLITS(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,  \
+                                        const ProjArgs args) {                                                         \
+    using Shape = GemmShape<BM, BN, D, FFN, STAGES, SPLITS>;                                                           \
+    gemm<Shape>(&a, &b, EPILOGUE<Shape>(args.bias, args.residual, args.out, args.rows), args.rows,                     \
+                blockIdx.x / SPLITS, gridDim.x / SPLITS, args.early);                                                  \
   }
 
-GEMM_PROJ(64, 64, 4, 11)
-GEMM_PROJ(128, 64, 4, 6)
-GEMM_PROJ(128, 128, 4, 5)
-GEMM_PROJ(128, 96, 2, 5)
-GEMM_PROJ(128, 192, 2, 4)
-GEMM_PROJ(128, 192, 1, 3)
+GEMM_PROJ(SplitEpilogue, 64, 64, 4, 11)
+GEMM_PROJ(SplitEpilogue, 128, 64, 4, 6)
+GEMM_PROJ(SplitEpilogue, 128, 128, 4, 5)
+GEMM_PROJ(SplitEpilogue, 128, 96, 2, 5)
+GEMM_PROJ(SplitEpilogue, 128, 128, 2, 4)
+GEMM_PROJ(SplitEpilogue, 128, 192, 2, 4)
+GEMM_PROJ(WholeEpilogue, 128, 192, 1, 3)

@@ -106,21 +106,23 @@ const ATTN_PROJ_TILES: [Tile; 4] = [
     Tile::new(64, 32, 166_144, 440),
     Tile::new(64, 96, 198_848, 490),
     Tile::new(128, 96, 202_896, 950),
-    Tile::new(128, 192, 231_536, 1930),
+    Tile::new(128, 192, 231_536, 1500),
 ];
-const FC_TILES: [Tile; 4] = [
+const FC_TILES: [Tile; 5] = [
     Tile::new(64, 64, 218_368, 240),
     Tile::new(64, 96, 210_128, 340),
     Tile::new(128, 96, 210_080, 435),
     Tile::new(128, 192, 226_432, 695),
+    Tile::new(128, 256, 226_416, 930),
 ];
-const PROJ_TILES: [Tile; 6] = [
+const PROJ_TILES: [Tile; 7] = [
     Tile::split(64, 64, 4, 224_496, 410),
     Tile::split(128, 64, 4, 185_504, 630),
     Tile::split(128, 128, 4, 226_448, 800),
     Tile::split(128, 96, 2, 230_544, 1110),
+    Tile::split(128, 128, 2, 169_088, 1310),
     Tile::split(128, 192, 2, 218_240, 1700),
-    Tile::new(128, 192, 226_416, 3450),
+    Tile::new(128, 192, 229_488, 3450),
 ];
 
 /// One form of attention: a block takes so many groups of 64 query rows, and shares the keys among so many groups of warps.
