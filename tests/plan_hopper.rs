@@ -1,7 +1,7 @@
 //! The plan for Hopper, without one: every weight is cast once, every row computed, on grids that fit the chip, for every size of chip.
 
 use solve::cuda::block::Shape;
-use solve::cuda::hopper::plan::{ATTENTION, CHUNKS, FEW, FEW_ROWS, Gemm, Kernel, Launch, forward, prepare};
+use solve::cuda::hopper::plan::{ATTENTION, CHUNKS, FEW, Gemm, Kernel, Launch, few_rows, forward, prepare};
 
 /// H100 PCIe with fewer SMs, H100 PCIe, H100 SXM and H200, GH100 in full.
 const SMS: [usize; 4] = [78, 114, 132, 144];
@@ -20,7 +20,7 @@ fn plans() -> impl Iterator<Item = (usize, Shape, Vec<Launch>)> {
 
 #[test]
 fn few_rows_are_one_resident_launch() {
-    for (sms, shape, plan) in plans().filter(|(_, shape, _)| shape.rows() <= FEW_ROWS) {
+    for (sms, shape, plan) in plans().filter(|(_, shape, _)| shape.rows() <= few_rows(shape.prepared)) {
         let [launch] = &plan[..] else { panic!("{shape:?}: {plan:?}") };
         let Kernel::Few { tile, .. } = launch.kernel else { panic!("{launch:?}") };
         assert!(FEW[tile].rows >= shape.rows(), "{shape:?} in {launch:?}");
@@ -30,7 +30,7 @@ fn few_rows_are_one_resident_launch() {
 
 #[test]
 fn more_rows_are_six_launches() {
-    for (_, shape, plan) in plans().filter(|(_, shape, _)| shape.rows() > FEW_ROWS) {
+    for (_, shape, plan) in plans().filter(|(_, shape, _)| shape.rows() > few_rows(shape.prepared)) {
         let kinds: Vec<u8> = plan
             .iter()
             .map(|launch| match launch.kernel {
@@ -49,7 +49,7 @@ fn more_rows_are_six_launches() {
 
 #[test]
 fn every_weight_is_cast_once_or_was_before() {
-    for (sms, shape, plan) in plans().filter(|(_, shape, _)| shape.rows() > FEW_ROWS) {
+    for (sms, shape, plan) in plans().filter(|(_, shape, _)| shape.rows() > few_rows(shape.prepared)) {
         let mut next = 0;
         for launch in plan.iter().filter(|launch| !launch.cast.is_empty()) {
             assert_eq!(launch.cast.start, next, "{shape:?} on {sms}: {plan:?}");
@@ -62,7 +62,8 @@ fn every_weight_is_cast_once_or_was_before() {
 
 #[test]
 fn a_launch_that_casts_has_blocks_for_it() {
-    for (sms, shape, plan) in plans().filter(|(_, shape, _)| shape.rows() > FEW_ROWS && !shape.prepared) {
+    for (sms, shape, plan) in plans().filter(|(_, shape, _)| shape.rows() > few_rows(shape.prepared) && !shape.prepared)
+    {
         for launch in &plan[1..] {
             let blocks: u32 = launch.grid.iter().product();
             assert!(blocks >= launch.working, "{launch:?}");

@@ -2,6 +2,7 @@
 
 use super::arch::Arch;
 use super::device::Device;
+use super::hopper::plan::few_rows;
 use super::memory::{Buffer, fill, wait};
 use crate::dims::{D, FFN, QKV};
 use crate::error::Error;
@@ -53,7 +54,7 @@ const _: () = assert!(FEW[0].is_multiple_of(256) && FEW[1].is_multiple_of(256));
 /// Addresses of the parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
-    /// half[7077888]: [`packed`]
+    /// half[7077888]: [`packed`]; 0 for a prepared block of a few rows on Hopper
     pub packed: u64,
     /// float[9984]: [`vectors`]
     pub vectors: u64,
@@ -77,30 +78,24 @@ pub struct Parts {
 pub struct Workspace {
     buffer: Buffer,
     rows: usize,
-    few: [usize; 2],
+    fixed: [usize; 4],
 }
 
 impl Workspace {
-    /// Most bytes for so many rows.
+    /// Most bytes for so many rows, on whichever GPU.
     #[must_use]
     pub fn bytes(rows: usize) -> usize {
-        Self::bytes_with(rows, FEW)
-    }
-
-    fn bytes_with(rows: usize, few: [usize; 2]) -> usize {
-        let fixed: usize = FIXED.iter().chain(&few).sum();
-        fixed + rows * PER_ROW.iter().sum::<usize>() + rows.next_multiple_of(TILE_ROWS) * STATISTICS
+        let kinds = [(false, false), (true, false), (true, true)];
+        kinds.map(|(hopper, prepared)| bytes_with(rows, fixed(rows, hopper, prepared))).into_iter().max().unwrap_or(0)
     }
 
     /// Allocates for a block that prepares its weights or not; the device's context is current.
     pub fn new(device: &'static Device, rows: usize, prepared: bool) -> Result<Self, Error> {
-        let hopper = device.arch == Arch::Sm90a;
-        let few = [if hopper { FEW[0] } else { 0 }, if hopper && prepared { FEW[1] } else { 0 }];
-        let buffer = Buffer::new(device, "the workspace", Self::bytes_with(rows, few))?;
-        let workspace = Self { buffer, rows, few };
-        if hopper {
+        let fixed = fixed(rows, device.arch == Arch::Sm90a, prepared);
+        let workspace = Self { buffer: Buffer::new(device, "the workspace", bytes_with(rows, fixed))?, rows, fixed };
+        if fixed[2] > 0 {
             // The few-token kernel's counters start from here (cuda/small/exchange.cuh).
-            fill(workspace.parts().few, 0xff, FEW[0], Stream::LEGACY)?;
+            fill(workspace.parts().few, 0xff, fixed[2], Stream::LEGACY)?;
             wait(Stream::LEGACY)?;
         }
         Ok(workspace)
@@ -121,10 +116,27 @@ impl Workspace {
             next += bytes as u64;
             here
         };
-        let [packed, vectors] = FIXED.map(&mut take);
-        let [few, few_weights] = self.few.map(&mut take);
+        let [packed, vectors, few, few_weights] = self.fixed.map(&mut take);
+        let packed = if self.fixed[0] == 0 { 0 } else { packed };
         let [h, qkv, x1, f] = PER_ROW.map(|bytes| take(bytes * self.rows));
         let statistics = take(STATISTICS * self.rows.next_multiple_of(TILE_ROWS));
         Parts { packed, vectors, few, few_weights, h, qkv, x1, f, statistics }
     }
+}
+
+/// Bytes of the parts that do not depend on the rows: `packed`, `vectors`, `few`, `few_weights`.
+fn fixed(rows: usize, hopper: bool, prepared: bool) -> [usize; 4] {
+    let [packed, vectors] = FIXED;
+    match (hopper, prepared) {
+        (false, _) => [packed, vectors, 0, 0],
+        (true, false) => [packed, vectors, FEW[0], 0],
+        // A block that never has more than a few rows needs its weights in one form only.
+        (true, true) if rows <= few_rows(true) => [0, vectors, FEW[0], FEW[1]],
+        (true, true) => [packed, vectors, FEW[0], FEW[1]],
+    }
+}
+
+fn bytes_with(rows: usize, fixed: [usize; 4]) -> usize {
+    let fixed: usize = fixed.iter().sum();
+    fixed + rows * PER_ROW.iter().sum::<usize>() + rows.next_multiple_of(TILE_ROWS) * STATISTICS
 }

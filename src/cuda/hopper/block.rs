@@ -26,7 +26,8 @@ pub fn forward(kernels: &Kernels, sms: usize, shape: Shape, buffers: &Buffers) -
 pub fn prepare(kernels: &Kernels, buffers: &Buffers) -> Result<Vec<Step>, Error> {
     let shape = Shape { batch: 0, seq_len: 0, causal: false, prepared: false };
     let call = Call { buffers, shape, row_tiles: 0 };
-    plan::prepare().iter().map(|launch| call.step(kernels, launch)).collect()
+    let wanted = |launch: &&Launch| launch.kernel == Kernel::FewPrepare || buffers.parts.packed != 0;
+    plan::prepare().iter().filter(wanted).map(|launch| call.step(kernels, launch)).collect()
 }
 
 /// What every launch of a call shares.

@@ -1,6 +1,6 @@
 //! Which Hopper kernels serve a call and on which grids: pure numbers, tested without a GPU.
 //!
-//! Up to [`FEW_ROWS`] rows one resident kernel computes the block. Above, the six kernels of cuda/{cast,gemm,attention}, each matrix product in
+//! Up to [`few_rows`] rows one resident kernel computes the block. Above, the six kernels of cuda/{cast,gemm,attention}, each matrix product in
 //! the tile whose waves of blocks take the least time; SMs that a product or attention leaves idle cast weights for the kernels after it.
 
 use std::ops::Range;
@@ -9,8 +9,10 @@ use crate::cuda::block::Shape;
 use crate::dims::{D, FFN, HEADS, QKV};
 
 /// Rows up to which the one resident kernel is the faster way; measured on an H200.
-pub const FEW_ROWS: usize = 32;
-const _: () = assert!(FEW_ROWS <= FEW[FEW.len() - 1].rows);
+#[must_use]
+pub fn few_rows(prepared: bool) -> usize {
+    if prepared { 32 } else { 64 }
+}
 
 /// Chunks of 4096 weights, as the cast counts them (cuda/cast/cast_sm90a.cuh): W_qkv, W_attn, W_fc, W_proj.
 pub const CHUNKS: u32 = CHUNKS_QKV + ((D * D + 2 * D * FFN) / 4096) as u32;
@@ -138,6 +140,9 @@ pub struct AttentionForm {
     cost: usize,
 }
 
+/// Time of attention beside that of its blocks, in 0.01 us.
+const ATTENTION_COST: usize = 250;
+
 /// The forms that attention is compiled for.
 pub const ATTENTION: [AttentionForm; 3] = [
     AttentionForm { rows: 1, keys: 2, shared: 177_352, cost: 520 },
@@ -214,7 +219,7 @@ const NOTHING: Range<u32> = CHUNKS..CHUNKS;
 /// The launches for one call on a GPU with so many SMs, for weights that are 16-byte aligned or not.
 #[must_use]
 pub fn forward(sms: usize, shape: Shape, aligned: bool) -> Vec<Launch> {
-    if shape.rows() <= FEW_ROWS { vec![few(sms, shape, aligned)] } else { many(sms, shape) }
+    if shape.rows() <= few_rows(shape.prepared) { vec![few(sms, shape, aligned)] } else { many(sms, shape) }
 }
 
 /// The casts of all weights for later calls.
@@ -246,54 +251,84 @@ fn few(sms: usize, shape: Shape, aligned: bool) -> Launch {
 
 fn many(sms: usize, shape: Shape) -> Vec<Launch> {
     let rows = shape.rows();
-    let mut launches = vec![
-        cast_layernorm(rows, if shape.prepared { NOTHING } else { 0..CHUNKS_QKV }),
-        gemm(sms, Gemm::Qkv, rows),
-        attention(sms, shape),
-        gemm(sms, Gemm::AttnProj, rows),
-        gemm(sms, Gemm::Fc, rows),
-        gemm(sms, Gemm::Proj, rows),
-    ];
-    if !shape.prepared {
-        share_cast(sms, shape.causal, &mut launches[1..3]);
+    let attention = attention(sms, shape);
+    let mut first = if shape.prepared {
+        [cast_layernorm(rows, NOTHING), gemm(sms, Gemm::Qkv, rows), attention]
+    } else {
+        casting(sms, shape, &attention)
+    }
+    .to_vec();
+    first.extend([Gemm::AttnProj, Gemm::Fc, Gemm::Proj].map(|product| gemm(sms, product, rows)));
+    first
+}
+
+/// Chunks that one idle SM casts in a microsecond, and all of them together in the first kernel; measured on an H200.
+const CAST_RATE: usize = 4;
+const CAST_RATE_ALL: usize = 260;
+
+/// The first three launches with the cast of all weights: what the SMs that the QKV product and attention leave idle can do in that time, they do;
+/// the rest is done before. The QKV product takes the tile with which all this is over first.
+fn casting(sms: usize, shape: Shape, attention: &Launch) -> [Launch; 3] {
+    let rows = shape.rows();
+    let rest = (CHUNKS - CHUNKS_QKV) as usize;
+    // Workers join attention in rows of its grid. Causal attention has no such role: only a prepared block is causal.
+    let (row, idle) = (attention.grid[0], idle_sms(sms, attention));
+    let second = if shape.causal { 0 } else { idle / row * row };
+    let second_share = capacity(second, attention_time(sms, shape));
+
+    let time = |tile: usize| product_time(sms, Gemm::Qkv, &QKV_TILES[tile], rows);
+    let first_share = |tile: usize| capacity(idle_sms(sms, &gemm_in(sms, Gemm::Qkv, tile, rows)), time(tile));
+    let before = |tile: usize| rest.saturating_sub(first_share(tile) + second_share);
+    let tile =
+        (0..QKV_TILES.len()).rev().min_by_key(|&tile| time(tile) + 100 * before(tile) / CAST_RATE_ALL).unwrap_or(0);
+
+    let start = CHUNKS_QKV + count(before(tile));
+    let hidden = (CHUNKS - start) as usize;
+    let middle = start + count(hidden * first_share(tile) / (first_share(tile) + second_share).max(1));
+    let mut launches = [cast_layernorm(rows, 0..start), gemm_in(sms, Gemm::Qkv, tile, rows), attention.clone()];
+    if middle > start {
+        launches[1].grid[0] += idle_sms(sms, &launches[1]);
+        launches[1].cast = start..middle;
+    }
+    if CHUNKS > middle {
+        launches[2].grid[1] += second / row;
+        launches[2].cast = middle..CHUNKS;
     }
     launches
 }
 
-/// Shares the weights that the first kernel does not cast among the SMs that the QKV product and attention leave idle.
-fn share_cast(sms: usize, causal: bool, launches: &mut [Launch]) {
-    // A worker of attention joins in rows of the grid.
-    let step = launches[1].grid[0];
-    let idle = |launch: &Launch| match launch.working as usize % sms {
+/// SMs without a block in the last wave.
+fn idle_sms(sms: usize, launch: &Launch) -> u32 {
+    match launch.working as usize % sms {
         0 => 0,
         last_wave => count(sms - last_wave),
-    };
-    let first = idle(&launches[0]);
-    // Causal attention has no such role: only a prepared block is causal.
-    let second = if causal { 0 } else { idle(&launches[1]) / step * step };
-    // Without idle SMs anywhere the workers queue behind the product.
-    let first = if first + second == 0 { count(sms / 4) } else { first };
-    let middle = CHUNKS_QKV + (CHUNKS - CHUNKS_QKV) * first / (first + second);
-    launches[0].grid[0] += first;
-    launches[0].cast = CHUNKS_QKV..middle;
-    launches[1].grid[1] += second / step;
-    launches[1].cast = middle..CHUNKS;
+    }
+}
+
+/// Chunks that so many SMs cast in this time, in 0.01 us.
+fn capacity(workers: u32, time: usize) -> usize {
+    workers as usize * time * CAST_RATE / 100
 }
 
 fn attention(sms: usize, shape: Shape) -> Launch {
-    // In units of one key of one block, beside what every form needs.
-    let time = |form: &AttentionForm| {
-        let blocks = shape.seq_len.div_ceil(64 * form.rows) * HEADS * shape.batch;
-        let waves = if shape.causal {
-            // The blocks with the most keys come first and the others, half as long in the mean, fill the gaps.
-            (blocks.div_ceil(2) * 1000 / sms).max(1000)
-        } else {
-            blocks.div_ceil(sms) * 1000
-        };
-        waves * form.cost
-    };
-    let form = (0..ATTENTION.len()).min_by_key(|&form| time(&ATTENTION[form])).unwrap_or(0);
+    let form = (0..ATTENTION.len()).min_by_key(|&form| form_time(sms, shape, &ATTENTION[form])).unwrap_or(0);
     attention_in(shape, form)
+}
+
+fn attention_time(sms: usize, shape: Shape) -> usize {
+    ATTENTION.iter().map(|form| form_time(sms, shape, form)).min().unwrap_or(0)
+}
+
+/// Time of attention in this form, in 0.01 us.
+fn form_time(sms: usize, shape: Shape, form: &AttentionForm) -> usize {
+    let blocks = shape.seq_len.div_ceil(64 * form.rows) * HEADS * shape.batch;
+    let thousandths = if shape.causal {
+        // The blocks with the most keys come first and the others, half as long in the mean, fill the gaps.
+        (blocks.div_ceil(2) * 1000 / sms).max(1000)
+    } else {
+        blocks.div_ceil(sms) * 1000
+    };
+    ATTENTION_COST + thousandths * shape.seq_len / 1024 * form.cost / 1000
 }
 
 /// The launch of attention in this form.
@@ -320,9 +355,14 @@ fn cast_layernorm(rows: usize, cast: Range<u32>) -> Launch {
 
 fn gemm(sms: usize, gemm: Gemm, rows: usize) -> Launch {
     let tiles = gemm.tiles();
-    let waves = |tile: &Tile| (tile.tiles(rows, gemm.columns()) * tile.splits).div_ceil(resident(gemm, tile, sms));
-    let tile = (0..tiles.len()).rev().min_by_key(|&tile| waves(&tiles[tile]) * tiles[tile].cost).unwrap_or(0);
+    let tile = (0..tiles.len()).rev().min_by_key(|&tile| product_time(sms, gemm, &tiles[tile], rows)).unwrap_or(0);
     gemm_in(sms, gemm, tile, rows)
+}
+
+/// Time of a product in this tile, in 0.01 us: its waves of blocks.
+fn product_time(sms: usize, gemm: Gemm, tile: &Tile, rows: usize) -> usize {
+    let blocks = tile.tiles(rows, gemm.columns()) * tile.splits;
+    blocks.div_ceil(resident(gemm, tile, sms)) * tile.cost
 }
 
 /// Blocks that run at the same time. Those that share a row in the attention projection must all be among them.
