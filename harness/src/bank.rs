@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::cases::Case;
+use crate::cases::{Case, Suite};
 use crate::content::{Base, Content};
 use crate::dims::D;
 use crate::inputs::{self, BIASED, Flavour};
@@ -19,7 +19,7 @@ const GENERATED: f64 = 2.0;
 /// Rows that are checked of a content that is used once.
 const ANEW_ROWS: usize = 64;
 /// Operations that the oracle may spend on one case for every core.
-const FLOPS_PER_CORE: f64 = 10e9;
+const FLOPS_PER_CORE: f64 = 3e9;
 
 /// All that is known so far.
 pub struct Bank {
@@ -83,7 +83,10 @@ impl Bank {
         let (weights, drawn) = self.weights(case.flavour);
         let stream = self.stream.child(3).child(case.seq as u64);
         let x = inputs::tokens_for(case.flavour, case.seq, drawn, stream);
-        let mut content = Content::new(x, weights, self.rows(case.seq));
+        // What the challenge itself asks for is checked to the last element.
+        let official = case.suite == Suite::Official;
+        let rows = if official { (0..case.seq).collect() } else { self.rows(case.seq) };
+        let mut content = Content::new(x, weights, rows);
         if case.slack > 0.0 {
             content.slack = case.slack * self.slack_base(case, &content);
         }

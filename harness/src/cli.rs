@@ -22,6 +22,8 @@ pub struct Cli {
 pub enum Command {
     /// Grade candidates (what happens without a subcommand)
     Run(Box<Run>),
+    /// Time every kernel of one call
+    Profile(Box<Run>),
     /// Compare two reports written with --json
     Compare(Compare),
     /// Write the README's table from a record

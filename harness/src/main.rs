@@ -22,6 +22,7 @@ mod memory;
 mod oracle;
 mod plans;
 mod precision;
+mod profile;
 mod protocol;
 mod readme;
 mod reason;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         None => run::run(&cli.run),
         Some(Command::Run(args)) => run::run(&args),
+        Some(Command::Profile(args)) => profile::run(&args),
         Some(Command::Compare(args)) => compare(&args),
         Some(Command::Readme(args)) => readme::update(&args.record, &args.readme, args.check),
         Some(Command::Redteam(args)) => redteam::redteam(&args),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::gpu::Kernel;
 use crate::reason::Failure;
 
 /// Where the candidate computes.
@@ -89,6 +90,8 @@ pub struct Call {
     pub spin_us: u32,
     /// How many calls, back to back. Above 1 there is no snapshot.
     pub repeat: usize,
+    /// Wait after each call until everything has finished.
+    pub wait_each: bool,
     /// Changes made between the calls of a chain.
     pub patches: Vec<Patch>,
 }
@@ -108,6 +111,9 @@ pub struct Called {
     pub complaint: Option<String>,
     /// Bytes of L2 set aside for persisting lines after the call.
     pub persisting_l2: usize,
+    /// The kernels of the call, where they are traced.
+    #[serde(default)]
+    pub kernels: Vec<Kernel>,
     /// Threads of the process after the call.
     pub threads: usize,
 }
@@ -156,3 +162,5 @@ pub const LINK_FD: i32 = 3;
 pub const REGION_FD: i32 = 4;
 /// The hidden subcommand that makes this executable a candidate's process.
 pub const CHILD: &str = "__candidate";
+/// Set in the environment of a candidate's process whose kernels are to be traced.
+pub const TRACE: &str = "SOLVE_HARNESS_TRACE";

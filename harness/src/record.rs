@@ -118,7 +118,7 @@ fn speeds(c: &Candidate) -> Vec<Speed> {
         n: s.summary.n,
         tflops: round(s.tflops),
     };
-    c.speed.iter().filter(|s| s.is_headline()).map(row).collect()
+    c.speed.iter().filter(|s| s.headline).map(row).collect()
 }
 
 fn accuracies(c: &Candidate) -> Vec<Accuracy> {

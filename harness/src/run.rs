@@ -81,7 +81,7 @@ pub fn run(args: &Run) -> Result<Reason, Failure> {
 }
 
 /// The library itself, or what a source file compiles to.
-fn library(path: &Path, plan: &Plan, scratch: &Scratch, gpu: Option<&Gpu>) -> Result<PathBuf, Failure> {
+pub fn library(path: &Path, plan: &Plan, scratch: &Scratch, gpu: Option<&Gpu>) -> Result<PathBuf, Failure> {
     if path.extension().is_none_or(|e| e != "cu") {
         return Ok(path.to_path_buf());
     }

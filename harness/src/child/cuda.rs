@@ -9,9 +9,9 @@ use super::Worker;
 use super::library::Candidate;
 use crate::arena::RED;
 use crate::dims::{D, WEIGHTS};
-use crate::gpu::{self, Clock, Gpu, check};
+use crate::gpu::{self, Clock, Gpu, Trace, check};
 use crate::memory::host::Host;
-use crate::protocol::{Call, Called, Crossing};
+use crate::protocol::{Call, Called, Crossing, TRACE};
 use crate::reason::{Failure, Reason};
 
 /// Spins that wake the GPU up, in us.
@@ -26,11 +26,13 @@ pub struct Cuda {
     clock: Clock,
     /// What the driver sets aside for persisting lines when it is asked for nothing.
     persisting: usize,
+    trace: Option<Trace>,
 }
 
 impl Cuda {
     /// Opens or allocates the region.
     pub fn new(crossing: &Crossing, fd: RawFd, floats: usize) -> Result<Self, Failure> {
+        let trace = std::env::var_os(TRACE).map(|_| Trace::begin()).transpose()?;
         let gpu = gpu::open()?;
         let mirror = match crossing {
             Crossing::Ipc(_) => None,
@@ -40,7 +42,7 @@ impl Cuda {
             Crossing::Ipc(handle) => open_ipc(handle)?,
             _ => gpu::alloc(floats * 4)?,
         };
-        let mut cuda = Self { base, mirror, flush: flush_buffer(&gpu)?, clock: Clock::new()?, persisting: 0 };
+        let mut cuda = Self { base, mirror, flush: flush_buffer(&gpu)?, clock: Clock::new()?, persisting: 0, trace };
         cuda.flush()?;
         cuda.persisting = persisting_l2();
         Ok(cuda)
@@ -113,6 +115,9 @@ impl Cuda {
             // SAFETY: the grader placed three buffers of the right sizes there.
             status |=
                 unsafe { candidate.call(x as *const f32, output as *mut f32, weights as *const f32, call.seq as i32) };
+            if call.wait_each {
+                gpu::synchronize()?;
+            }
         }
         Ok(status)
     }
@@ -127,6 +132,9 @@ impl Worker for Cuda {
             self.flush()?;
         }
         self.awake()?;
+        if let Some(trace) = &self.trace {
+            trace.clear()?;
+        }
         let mut called = Called::default();
         let spin = call.spin_us > 0;
         if spin {
@@ -146,6 +154,9 @@ impl Worker for Cuda {
         }
         gpu::synchronize().map_err(|f| f.during("after the call"))?;
         called.wall_us = start.elapsed().as_secs_f64() * 1e6;
+        if let Some(trace) = &self.trace {
+            called.kernels = trace.kernels()?;
+        }
         if status != 0 {
             return Err(Failure::new(Reason::CudaError, format!("solve_block_forward returned status {status}")));
         }

@@ -1,9 +1,11 @@
 //! The little of the CUDA driver that the grader itself needs, for the parent and for the candidate's process.
 
 mod clock;
+mod trace;
 
 pub use clock::Clock;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
+pub use trace::{Kernel, Trace};
 
 use crate::reason::{Failure, Reason};
 

@@ -83,7 +83,7 @@ fn line(name: &str, mark: Mark, points: Vec<(f64, f64)>) -> Series {
 fn hot(c: &Candidate) -> Vec<&Speed> {
     let has_device = c.speed.iter().any(|s| s.clock == "device");
     let clock = if has_device { "device" } else { "wall" };
-    c.speed.iter().filter(|s| s.is_headline() && s.cache == "hot" && s.clock == clock).collect()
+    c.speed.iter().filter(|s| s.headline && s.cache == "hot" && s.clock == clock).collect()
 }
 
 fn over_seq(report: &Report, rates: Option<&Rates>, peers: &Peers) -> String {

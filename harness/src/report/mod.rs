@@ -104,10 +104,13 @@ pub struct Speed {
     pub cache: String,
     /// `device` (events) or `wall` (from the call to everything done).
     pub clock: String,
-    /// `per-call` (every call checked, inputs never seen before) or `back-to-back` (a run of calls over its count).
+    /// `per-call` (every call checked, inputs never seen before) `back-to-back` (a run of calls
+    /// over its count) or `one-by-one` (each waited for).
     pub method: String,
     /// `fresh` (rewritten before every call) or `fixed`.
     pub weights: String,
+    /// This number stands for (seq, cache, clock) in tables and records.
+    pub headline: bool,
     /// Times in us.
     #[serde(flatten)]
     pub summary: Summary,
@@ -121,14 +124,6 @@ pub struct Speed {
     pub samples: Vec<f64>,
     /// SM clock of each sample in MHz, where it could be read.
     pub clocks: Vec<Option<f64>>,
-}
-
-impl Speed {
-    /// The number that stands for (seq, cache, clock) in tables: back to back where there is one.
-    pub fn is_headline(&self) -> bool {
-        let chained = self.cache == "hot" && self.clock == "device";
-        self.weights == "fresh" && self.method == "per-call" && !chained || self.method == "back-to-back"
-    }
 }
 
 impl Report {

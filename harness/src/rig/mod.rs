@@ -36,6 +36,8 @@ pub struct Manner {
     pub settle: bool,
     /// Compare all of the weights with what they were, not only their red zones.
     pub check_weights: bool,
+    /// Wait after each of them until everything has finished.
+    pub wait_each: bool,
     /// Put x and the output where they were in the last call, if they fit.
     pub same_place: bool,
 }
@@ -49,6 +51,7 @@ impl Manner {
         snapshot: true,
         settle: false,
         check_weights: true,
+        wait_each: false,
         same_place: false,
     };
 }
@@ -180,6 +183,7 @@ impl Rig {
             flush: manner.flush,
             spin_us: manner.spin_us,
             repeat: manner.repeat,
+            wait_each: manner.wait_each,
             patches,
         };
         let (reply, wall) = self.session.ask(&Request::Call(call), self.timeout)?;

@@ -20,7 +20,11 @@ const LONGEST_SPIN: f64 = 20_000.0;
 /// Runs.
 const RUNS: usize = 15;
 
-const KIND: Kind = Kind { cache: "hot", clock: "device", method: "back-to-back", weights: "fixed" };
+const KIND: Kind = Kind { cache: "hot", clock: "device", method: "back-to-back", weights: "fixed", headline: true };
+/// Each call waited for, as a program would that needs the answer.
+const WAITED: Kind = Kind { clock: "wall", method: "one-by-one", ..KIND };
+/// Calls in a run of those, and runs.
+const WAITED_RUN: (usize, u64) = (32, 15);
 
 /// How long the runs of a candidate are to be.
 pub struct Shape {
@@ -66,6 +70,23 @@ pub fn measure(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize) -> Result<(), F
     }
     clocks::same_runs(&shares)?;
     grade.record(seq, KIND, samples);
+    one_by_one(grade, rig, seq)
+}
+
+/// From the call until everything has finished, again and again.
+fn one_by_one(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize) -> Result<(), Failure> {
+    let bases = grade.bank.bases(seq);
+    let (calls, runs) = WAITED_RUN;
+    let manner = Manner { wait_each: true, ..manner(&Shape { calls, spin_us: 0 }) };
+    let mut samples = Samples { ended_by: "number of runs", ..Samples::default() };
+    for run in 0..runs {
+        let content = bases[0].fresh_tokens(grade.stream.child(72).child(seq as u64).child(run));
+        let done = rig.call(&content, &manner)?;
+        judge(&done.accuracy).map_err(|f| grade.diagnose(&content, f).during("after a run of calls"))?;
+        samples.us.push(done.called.wall_us / calls as f64);
+        samples.clocks.push(None);
+    }
+    grade.record(seq, WAITED, samples);
     Ok(())
 }
 

@@ -78,7 +78,9 @@ fn inconsistent(message: String) -> Result<(), Failure> {
 /// Checks the times of this length.
 pub fn agree(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize) -> Result<(), Failure> {
     possible(grade, seq)?;
-    let Some(wall) = grade.median(seq, |s| s.clock == "wall" && s.cache == "hot") else { return Ok(()) };
+    let Some(wall) = grade.median(seq, |s| s.clock == "wall" && s.cache == "hot" && s.method == "per-call") else {
+        return Ok(());
+    };
     if let Some(device) = grade.median(seq, |s| s.clock == "device" && s.method == "per-call" && s.cache == "hot") {
         if device > 1.1 * wall + 10.0 {
             inconsistent(format!("{device:.1} us between events, but {wall:.1} us until everything had finished"))?;

@@ -33,6 +33,8 @@ pub struct Kind {
     pub clock: &'static str,
     pub method: &'static str,
     pub weights: &'static str,
+    /// The number for tables.
+    pub headline: bool,
 }
 
 /// Steps of the progress bar.
@@ -73,6 +75,7 @@ impl Grade<'_> {
             clock: kind.clock.into(),
             method: kind.method.into(),
             weights: kind.weights.into(),
+            headline: kind.headline,
             summary,
             tflops: floor::flops(seq) / summary.median / 1e6,
             of_floor,

@@ -38,7 +38,13 @@ pub fn measure(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize) -> Result<(), F
         // A flush undoes what fixed weights gain.
         for &cache in caches.iter().filter(|&&cache| weights == "fresh" || cache == "hot") {
             for &clock in clocks {
-                let kind = Kind { cache, clock, method: "per-call", weights };
+                let kind = Kind {
+                    cache,
+                    clock,
+                    method: "per-call",
+                    weights,
+                    headline: weights == "fresh" && (!gpu || cache == "cold"),
+                };
                 let mut samples = sample(grade, rig, &bases, kind, spin, seq)?;
                 // On a GPU the runs of calls tell more: an exchange is long beside a call, and varies.
                 if !gpu && clocks::same_time(&samples, overhead, cache == "cold").is_err() {
@@ -118,6 +124,7 @@ fn sample(
             check_weights: s.below(2, 6) == 0,
             same_place: s.below(3, 4) == 0,
             repeat: 1,
+            wait_each: false,
         };
         let done = grade.checked(rig, &content, &manner)?;
         plausible(&done)?;

@@ -38,7 +38,7 @@ pub fn compare(old: &Report, new: &Report) -> Vec<Comparison> {
 fn of_candidates(old: &Candidate, new: &Candidate) -> Vec<Comparison> {
     let kind = |s: &Speed| (s.seq, s.cache.clone(), s.clock.clone(), s.method.clone(), s.weights.clone());
     let mut comparisons = Vec::new();
-    for s in new.speed.iter().filter(|s| s.is_headline()) {
+    for s in new.speed.iter().filter(|s| s.headline) {
         let Some(before) = old.speed.iter().find(|o| kind(o) == kind(s)) else { continue };
         let ratio = unpaired(&before.samples, &s.samples, Stream::new(s.seq as u64, 4));
         let what = format!("{}, {}, {}", s.cache, s.clock, s.method);

@@ -1,0 +1,82 @@
+//! The `profile` command: the kernels of one call, each with its time and the least that its work takes.
+
+use crate::bank::Bank;
+use crate::cli::Run;
+use crate::dims::{D, FFN, WEIGHTS};
+use crate::floor::Rates;
+use crate::gpu::Kernel;
+use crate::machine::Machine;
+use crate::plans;
+use crate::protocol::Device;
+use crate::reason::{Failure, Reason};
+use crate::rig::{Manner, Rig};
+use crate::rng::Stream;
+use crate::run;
+
+/// Prints the kernels of one warm call of each candidate at each length.
+pub fn run(args: &Run) -> Result<Reason, Failure> {
+    let gpu = Machine::gpu();
+    let plan = plans::plan(args, plans::device(args, gpu.as_ref())?, gpu.as_ref());
+    let Some(gpu) = gpu.filter(|_| plan.device == Device::Cuda) else {
+        return Err(Failure::new(Reason::Environment, "a profile needs a GPU"));
+    };
+    let rates = Rates::of(&gpu);
+    let mut bank = Bank::new(plan.seed);
+    let scratch = run::Scratch::new()?;
+    for (name, path) in run::candidates(args)? {
+        let library = run::library(&path, &plan, &scratch, Some(&gpu))?;
+        let mut setup = plan.setup();
+        setup.env.push((crate::protocol::TRACE.into(), "1".into()));
+        let mut rig = Rig::start(&library, &setup, Stream::new(plan.seed, 5))?;
+        for &seq in &plan.seqs {
+            let content = bank.bases(seq)[0].fresh(Stream::new(plan.seed, seq as u64));
+            let calls = (0..3).map(|_| rig.call(&content, &Manner::CAREFUL)).collect::<Result<Vec<_>, _>>()?;
+            let kernels = calls.last().map(|done| done.called.kernels.clone()).unwrap_or_default();
+            print(&name, seq, &kernels, &rates);
+        }
+    }
+    Ok(Reason::Pass)
+}
+
+fn print(name: &str, seq: usize, kernels: &[Kernel], rates: &Rates) {
+    let (total, end) = (kernels.iter().map(|k| k.us).sum::<f64>(), kernels.last().map_or(0.0, |k| k.start_us + k.us));
+    println!("\n{name}, seq {seq}: {} kernels, {total:.1} us in them, {end:.1} us from first to last", kernels.len());
+    println!(
+        "{:>8} {:>8} {:>8}  {:<18} {:>6} {:>5} {:>8}  kernel",
+        "start", "us", "floor", "grid", "block", "regs", "shared"
+    );
+    for k in kernels {
+        let floor = floor_us(&k.name, seq, rates).map_or("-".into(), |f| format!("{f:.2}"));
+        let [x, y, z] = k.grid;
+        let block = k.block[0] * k.block[1] * k.block[2];
+        println!(
+            "{:>8.2} {:>8.2} {floor:>8}  {:<18} {block:>6} {:>5} {:>8}  {}",
+            k.start_us,
+            k.us,
+            format!("{x} x {y} x {z}"),
+            k.registers,
+            k.shared_bytes,
+            k.name
+        );
+    }
+}
+
+/// What the work that a kernel's name speaks of takes at least, in us: operations or bytes at the machine's rates.
+fn floor_us(kernel: &str, seq: usize, rates: &Rates) -> Option<f64> {
+    let (s, d, f) = (seq as f64, D as f64, FFN as f64);
+    let product = |k: f64, n: f64| {
+        let bytes = 2.0 * (k * n + s * k) + 2.0 * s * n;
+        (2.0 * s * k * n / rates.flops).max(bytes / rates.bytes)
+    };
+    let stages: [(&str, f64); 8] = [
+        ("qkv", product(d, 3.0 * d)),
+        ("attn_proj", product(d, d)),
+        ("fc", product(d, f)),
+        ("proj", product(f, d)),
+        ("attention", (4.0 * s * s * d / rates.flops).max(2.0 * s * 4.0 * d / rates.bytes)),
+        ("cast", 4.0 * WEIGHTS as f64 / rates.bytes),
+        ("layernorm", 6.0 * s * d / rates.bytes),
+        ("small", 4.0 * WEIGHTS as f64 / rates.bytes),
+    ];
+    stages.iter().find(|(stage, _)| kernel.contains(stage)).map(|(_, seconds)| seconds * 1e6)
+}
