@@ -118,6 +118,16 @@ pub fn help() -> String {
 mod tests {
     use super::*;
 
+    /// The README's table is this one.
+    #[test]
+    fn the_readme_lists_every_code() {
+        let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).unwrap();
+        for (_, code, name, meaning) in TABLE {
+            let row = format!("| {code} | `{name}` | {meaning} |");
+            assert!(readme.contains(&row), "the README lacks: {row}");
+        }
+    }
+
     #[test]
     fn codes_and_names_are_unique_and_serde_agrees() {
         for (i, a) in TABLE.iter().enumerate() {
