@@ -25,14 +25,11 @@ struct NormEpilogue {
   static constexpr int BOXES = S::BN / 32;                          // of 16 rows x 32 columns
   static constexpr int STAGING = 4 * S::WARPGROUPS * BOXES * 2048;  // x1; h reuses it
   static constexpr int SHARED_BYTES = STAGING + 3 * S::N * 4;
-  // where the residual stays during the main loop: in registers, or for a wide tile in the boxes that x1 will take
-  static constexpr bool IN_REGISTERS = S::BN <= 96;
   static constexpr int TILES = S::N_TILES;
 
   const CUtensorMap *x1, *h;
   NormArgs args;
   uint32_t staging, vectors, vectors_full;
-  float2 extra[IN_REGISTERS ? 2 * GROUPS : 1];
 
   __device__ NormEpilogue(const CUtensorMap* x1, const CUtensorMap* h, const NormArgs& args)
       : x1(x1), h(h), args(args) {}
@@ -51,27 +48,17 @@ struct NormEpilogue {
     bulk_load(vectors, args.bias, S::N * 4, vectors_full);
     bulk_load(vectors + S::N * 4, args.gamma, 2 * S::N * 4, vectors_full);
   }
-  __device__ float2 addend(int row, int column) const {
-    return row < args.rows
-               ? __ldcg(reinterpret_cast<const float2*>(args.residual + static_cast<size_t>(row) * S::N + column))
-               : make_float2(0.f, 0.f);
-  }
+  // The residual comes during the main loop, into the boxes that x1 will take.
   __device__ void prepare(int row, int n) {
     const int lane = threadIdx.x % 32;
     if (lane == 0) bulk_wait_read<0>();  // the boxes of the tile before
     __syncwarp();
-    if constexpr (IN_REGISTERS) {
+    const float* from = args.residual + static_cast<size_t>(row + lane / 8) * S::N + n + lane % 8 * 4;
 #pragma unroll
-      for (int i = 0; i < 2 * GROUPS; i++)
-        extra[i] = addend(row + lane / 4 + 8 * (i & 1), n + i / 2 * 8 + 2 * (lane % 4));
-    } else {
-      const float* from = args.residual + static_cast<size_t>(row + lane / 8) * S::N + n + lane % 8 * 4;
-#pragma unroll
-      for (int i = 0; i < 4 * BOXES; i++)  // eight lanes a row of a box, four rows at a time
-        if (row + lane / 8 + i / BOXES * 4 < args.rows)
-          copy_async_16(staging + i % BOXES * 2048 + swizzle_128(lane / 8 + i / BOXES * 4, lane % 8),
-                        from + i / BOXES * 4 * S::N + i % BOXES * 32);
-    }
+    for (int i = 0; i < 4 * BOXES; i++)  // eight lanes a row of a box, four rows at a time
+      if (row + lane / 8 + i / BOXES * 4 < args.rows)
+        copy_async_16(staging + i % BOXES * 2048 + swizzle_128(lane / 8 + i / BOXES * 4, lane % 8),
+                      from + i / BOXES * 4 * S::N + i % BOXES * 32);
   }
   // Where a thread's two columns of group g, in row lane / 4 of its warp, lie in the boxes of x1; eight rows on: + 1024
   __device__ uint32_t place(int g) const {
@@ -87,10 +74,8 @@ struct NormEpilogue {
   __device__ void finish(float (&d)[S::BN / 2], int row, int n) {
     const int lane = threadIdx.x % 32, tile = n / S::BN;
     mbarrier_wait(vectors_full, 0);
-    if (!IN_REGISTERS) {
-      copy_async_wait();
-      __syncwarp();
-    }
+    copy_async_wait();
+    __syncwarp();
     const uint32_t column = vectors + (n + 2 * (lane % 4)) * 4;
     float mean[2] = {0.f, 0.f}, spread[2] = {0.f, 0.f};  // of rows lane / 4 and lane / 4 + 8
 #pragma unroll
@@ -98,7 +83,7 @@ struct NormEpilogue {
       const float2 bias = load_shared_2(column + 32 * g);
 #pragma unroll
       for (int u = 0; u < 2; u++) {
-        const float2 e = IN_REGISTERS ? extra[IN_REGISTERS ? 2 * g + u : 0] : load_shared_2(place(g) + 1024 * u);
+        const float2 e = load_shared_2(place(g) + 1024 * u);
         d[4 * g + 2 * u] += bias.x + e.x;
         d[4 * g + 2 * u + 1] += bias.y + e.y;
         mean[u] += d[4 * g + 2 * u] + d[4 * g + 2 * u + 1];

@@ -28,7 +28,8 @@ struct SplitEpilogue {
   // 16-byte pieces: ACROSS threads share a row, DOWN rows go at a time (192-byte rows by 96 of the 128 threads: half as long as by 64-byte quarters)
   static constexpr int ACROSS = W % 32 == 0 ? 8 : W / 4, DOWN = 64 % (128 / ACROSS) == 0 ? 128 / ACROSS : 8;
   static constexpr int GROUPS = W / (4 * ACROSS), PIECES = 64 / DOWN * GROUPS;
-  static constexpr bool EARLY = W <= 48;   // room to hold the residual during the main loop
+  // ask for the residual before the main loop; for larger parts it would hold up the first tiles, and the exchange hides it
+  static constexpr bool EARLY = W <= 16;
   static constexpr int BATCH = PIECES <= 12 ? PIECES : 6;
 
   const float* bias;      // (N)
