@@ -1,6 +1,6 @@
 //! Times of single calls. Before each: new content, other addresses, poison; after each: a full check.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{Kind, Samples, clocks};
 use crate::content::Base;
@@ -12,6 +12,8 @@ use crate::rng::Stream;
 
 /// A sample whose SM clock was below this share of the maximum is thrown away.
 const THROTTLED: f64 = 0.5;
+/// Single calls timed to the last wait on a GPU get so long.
+const WALL_TIME: Duration = Duration::from_millis(1500);
 /// So many contents are drawn anew in a round.
 const ANEW: u64 = 2;
 /// Usual calls in less than this share of the time of new ones skip work.
@@ -108,6 +110,11 @@ fn sample(
     let device = kind.clock == "device";
     let gpu = grade.plan.device == Device::Cuda;
     let mut samples = Samples::default();
+    let mut budget = grade.plan.budget;
+    if gpu && !device {
+        // Waking the host up varies far more than the work does: no number of samples settles it.
+        budget.max_time = budget.max_time.min(WALL_TIME);
+    }
     let start = Instant::now();
     for i in 0.. {
         let s = stream.child(i);
@@ -129,7 +136,7 @@ fn sample(
         let done = grade.checked(rig, &content, &manner)?;
         plausible(&done)?;
         keep(grade, &mut samples, &done, device);
-        if let Some(rule) = grade.plan.budget.ended(&samples.us, start) {
+        if let Some(rule) = budget.ended(&samples.us, start) {
             samples.ended_by = rule;
             break;
         }
@@ -152,7 +159,7 @@ fn keep(grade: &Grade<'_>, samples: &mut Samples, done: &Done, device: bool) {
     let throttled = clock.zip(grade.plan.max_clock_mhz).is_some_and(|(now, max)| now < THROTTLED * max);
     if throttled {
         samples.discarded += 1;
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
         return;
     }
     samples.us.push(if device { done.called.device_us.unwrap_or(f64::NAN) } else { done.called.wall_us });
