@@ -25,8 +25,8 @@ struct SplitEpilogue {
   static constexpr bool IN_RING = S::STAGES * S::STAGE_BYTES + INCOMING + OUTGOING > S::SHARED_LIMIT;  // outgoing parts take the place of the ring
   static constexpr int SHARED_BYTES = INCOMING + (IN_RING ? 0 : OUTGOING);
   static_assert(!IN_RING || OUTGOING <= S::STAGES * S::STAGE_BYTES, "the ring holds the outgoing parts");
-  // 16-byte pieces: ACROSS threads share a row, DOWN rows go at a time (192-byte rows by 96 of the 128 threads: half as long as by 64-byte quarters)
-  static constexpr int ACROSS = W % 32 == 0 ? 8 : W / 4, DOWN = 64 % (128 / ACROSS) == 0 ? 128 / ACROSS : 8;
+  // 16-byte pieces: ACROSS threads share a row, DOWN rows go at a time
+  static constexpr int ACROSS = W % 32 == 0 ? 8 : W / 4, DOWN = 128 / ACROSS;
   static constexpr int GROUPS = W / (4 * ACROSS), PIECES = 64 / DOWN * GROUPS;
   // ask for the residual before the main loop; for larger parts it would hold up the first tiles, and the exchange hides it
   static constexpr bool EARLY = W <= 16;
@@ -56,10 +56,9 @@ struct SplitEpilogue {
   }
   __device__ void load() const {}
 
-  // Row and first column of a thread's piece i; a thread without pieces gets rows past the part
-  static_assert(W % (4 * ACROSS) == 0 && ACROSS * DOWN <= 128 && BATCH % GROUPS == 0 && PIECES % BATCH == 0, "whole pieces");
+  // Row and first column of a thread's piece i
+  static_assert(W % (4 * ACROSS) == 0 && 64 % DOWN == 0 && BATCH % GROUPS == 0 && PIECES % BATCH == 0, "whole pieces");
   static __device__ int piece_row(int i) { return threadIdx.x % 128 / ACROSS + i / GROUPS * DOWN; }
-  static __device__ bool has_pieces() { return ACROSS * DOWN == 128 || threadIdx.x % 128 < ACROSS * DOWN; }
   static __device__ int piece_column(int i) { return (threadIdx.x % ACROSS + i % GROUPS * ACROSS) * 4; }
 
   __device__ void load_residual(int first, int row64, int n) {
@@ -95,7 +94,6 @@ struct SplitEpilogue {
     }
     mbarrier_wait(received, 0);
     cluster_arrive();
-    if (!has_pieces()) return;
 #pragma unroll 1
     for (int first = 0; first < PIECES; first += BATCH) {
       if (first > 0) load_residual(first, row64, n);

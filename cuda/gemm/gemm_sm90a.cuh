@@ -121,12 +121,19 @@ __device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], Ring<S::STA
   if (releases) mbarrier_arrive(empty + 8 * previous);
 }
 
-/* An epilogue has SHARED_BYTES, CLUSTER_PHASES (how often the blocks of a cluster meet: first after init(), which the epilogue
-   awaits before it touches a peer; a block of a cluster has one tile) and
-     init()              by the producer thread, before anything else;
-     load()              by the producer thread, once the predecessor's results may be read;
-     prepare(row, n)     by every multiplying thread before a tile: `row` is the first of its warp's 16 rows, `n` the
-   first column; finish(d, row, n)   after it; end()               after the last tile. */
+/* An epilogue has SHARED_BYTES; CLUSTER_PHASES, how often the blocks of a cluster meet (the first time after init(), which
+   the epilogue awaits before it touches a peer; a block of a cluster has one tile); and the functions
+
+     init()              called by the producer thread before anything else
+
+     load()              called by the producer thread once the predecessor's results may be read
+
+     prepare(row, n)     called by every multiplying thread before a tile; `row` is the first of its warp's 16 rows, `n`
+                         the first column
+
+     finish(d, row, n)   called after it
+
+     end()               called after the last tile */
 template <class S, class Epilogue>
 __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b, Epilogue epilogue, int rows, int block,
                                      int blocks, bool early) {
