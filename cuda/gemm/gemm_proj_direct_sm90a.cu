@@ -1,0 +1,23 @@
+/* output(rows, 768) fp32 = x1 + f(rows, 3072) W_proj + b_proj, W_proj as the caller stored it, K split over the blocks of a cluster.
+   grid: ceil(rows / BM) * 768 / BN * splits blocks in clusters of `splits` (fixed in the kernel). */
+#include "dims.h"
+#include "gemm/epilogue_split_sm90a.cuh"
+#include "gemm/gemm_direct_sm90a.cuh"
+
+struct ProjDirectArgs {
+  const float *bias, *residual;  // (768), x1 (rows, 768)
+  float* out;                    // (rows, 768), 16-byte aligned
+  const float* weights;          // (3072, 768)
+  int rows;
+};
+
+#define GEMM_PROJ_DIRECT(BM, BN, SPLITS, A_SLOTS, B_SLOTS)                                                                                            \
+  extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(DirectShape<BM, BN, D, FFN, A_SLOTS, B_SLOTS, SPLITS>::THREADS, BM == 64 ? 2 : 1)      \
+      gemm_proj_direct_##BM##x##BN##_k##SPLITS(const __grid_constant__ CUtensorMap a, const ProjDirectArgs args) {                          \
+    using Shape = DirectShape<BM, BN, D, FFN, A_SLOTS, B_SLOTS, SPLITS>;                                                                              \
+    gemm_direct<Shape>(&a, args.weights, SplitEpilogue<Shape>(args.bias, args.residual, args.out, args.rows), blockIdx.x / SPLITS);         \
+  }
+
+GEMM_PROJ_DIRECT(64, 32, 4, 4, 4)
+GEMM_PROJ_DIRECT(128, 32, 4, 2, 2)
+GEMM_PROJ_DIRECT(128, 64, 4, 3, 3)
