@@ -275,3 +275,28 @@ pub fn judge(accuracy: &Accuracy) -> Result<(), Failure> {
     );
     Err(Failure::new(Reason::WrongAnswer, message))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dims::D;
+
+    fn verdict_on(change: impl Fn(&mut Vec<f32>)) -> Result<(), Failure> {
+        let x = vec![0.25f32; 2 * D];
+        let expected: Vec<f64> = (0..2 * D).map(|i| 1.0 + i as f64 * 1e-3).collect();
+        let mut output: Vec<f32> = expected.iter().map(|&v| v as f32).collect();
+        change(&mut output);
+        judge(&check::compare(&output, &expected, &x, &[0, 1], 0.0))
+    }
+
+    #[test]
+    fn only_the_right_answer_passes() {
+        assert!(verdict_on(|_| {}).is_ok());
+        for bad in [f32::NAN, f32::INFINITY, 0.0] {
+            let failure = verdict_on(|output| output[D + 5] = bad).unwrap_err();
+            assert_eq!(failure.reason, Reason::WrongAnswer);
+            assert!(failure.message.contains("1 of 1536 outputs are wrong"), "{failure}");
+            assert!(failure.message.contains("row 1 column 5"), "{failure}");
+        }
+    }
+}

@@ -28,8 +28,8 @@ pub fn spring(grade: &mut Grade<'_>, rig: &mut Rig) -> Result<(), Failure> {
     let bases = grade.bank.bases(SEQ);
     let stream = grade.stream.child(50);
     set(grade, "fresh weights in place", |g| fresh_weights(g, rig, &bases, stream.child(1)))?;
-    set(grade, "new x, same weights", |g| fresh_tokens(g, rig, &bases, stream.child(2)))?;
-    set(grade, "one row of x changed", |g| near_duplicate(g, rig, &bases[0], stream.child(3)))?;
+    set(grade, "tokens in another order", |g| fresh_tokens(g, rig, &bases, stream.child(2)))?;
+    set(grade, "one token changed", |g| near_duplicate(g, rig, &bases[0], stream.child(3)))?;
     set(grade, "one element changed", |g| one_element(g, rig, &bases[0], stream.child(4)))?;
     set(grade, "an old content comes back", |g| comes_back(g, rig, &bases, stream.child(5)))?;
     set(grade, "the same call again", |g| repeated(g, rig, &bases, stream.child(6)))
