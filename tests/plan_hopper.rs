@@ -1,7 +1,9 @@
 //! The plan for Hopper, without one: every weight is cast once, every row computed, on grids that fit the chip, for every size of chip.
 
 use solve::cuda::block::Shape;
-use solve::cuda::hopper::plan::{ATTENTION, CHUNKS, FEW, Gemm, Kernel, Launch, few_rows, forward, prepare};
+use solve::cuda::hopper::plan::{
+    ATTENTION, CHUNKS, DIRECT_ROWS, FEW, FEW_ROWS, Gemm, Kernel, Launch, direct, forward, prepare,
+};
 
 /// H100 PCIe with fewer SMs, H100 PCIe, H100 SXM and H200, GH100 in full.
 const SMS: [usize; 4] = [78, 114, 132, 144];
@@ -20,7 +22,7 @@ fn plans() -> impl Iterator<Item = (usize, Shape, Vec<Launch>)> {
 
 #[test]
 fn few_rows_are_one_resident_launch() {
-    for (sms, shape, plan) in plans().filter(|(_, shape, _)| shape.rows() <= few_rows(shape.prepared)) {
+    for (sms, shape, plan) in plans().filter(|(_, shape, _)| shape.rows() <= FEW_ROWS) {
         let [launch] = &plan[..] else { panic!("{shape:?}: {plan:?}") };
         let Kernel::Few { tile, .. } = launch.kernel else { panic!("{launch:?}") };
         assert!(FEW[tile].rows >= shape.rows(), "{shape:?} in {launch:?}");
@@ -30,12 +32,12 @@ fn few_rows_are_one_resident_launch() {
 
 #[test]
 fn more_rows_are_six_launches() {
-    for (_, shape, plan) in plans().filter(|(_, shape, _)| shape.rows() > few_rows(shape.prepared)) {
+    for (_, shape, plan) in plans().filter(|(_, shape, _)| shape.rows() > FEW_ROWS) {
         let kinds: Vec<u8> = plan
             .iter()
             .map(|launch| match launch.kernel {
                 Kernel::CastLayernorm => 0,
-                Kernel::Gemm { gemm, .. } => [1, 3, 4, 5][gemm as usize],
+                Kernel::Gemm { gemm, .. } | Kernel::Direct { gemm, .. } => [1, 3, 4, 5][gemm as usize],
                 Kernel::Attention { causal, .. } => {
                     assert_eq!(causal, shape.causal);
                     2
@@ -49,21 +51,23 @@ fn more_rows_are_six_launches() {
 
 #[test]
 fn every_weight_is_cast_once_or_was_before() {
-    for (sms, shape, plan) in plans().filter(|(_, shape, _)| shape.rows() > few_rows(shape.prepared)) {
+    for (sms, shape, plan) in plans().filter(|(_, shape, _)| shape.rows() > FEW_ROWS) {
         let mut next = 0;
         for launch in plan.iter().filter(|launch| !launch.cast.is_empty()) {
             assert_eq!(launch.cast.start, next, "{shape:?} on {sms}: {plan:?}");
             next = launch.cast.end;
         }
-        assert_eq!(next, if shape.prepared { 0 } else { CHUNKS }, "{shape:?} on {sms}");
+        let cast = !shape.prepared && shape.rows() > DIRECT_ROWS;
+        assert_eq!(next, if cast { CHUNKS } else { 0 }, "{shape:?} on {sms}");
+        let direct = plan.iter().filter(|launch| matches!(launch.kernel, Kernel::Direct { .. })).count();
+        assert_eq!(direct, if cast || shape.prepared { 0 } else { 4 }, "{shape:?} on {sms}");
     }
     assert_eq!(prepare().iter().map(|launch| launch.cast.len()).sum::<usize>(), CHUNKS as usize);
 }
 
 #[test]
 fn a_launch_that_casts_has_blocks_for_it() {
-    for (sms, shape, plan) in plans().filter(|(_, shape, _)| shape.rows() > few_rows(shape.prepared) && !shape.prepared)
-    {
+    for (sms, shape, plan) in plans().filter(|(_, shape, _)| shape.rows() > FEW_ROWS && !shape.prepared) {
         for launch in &plan[1..] {
             let blocks: u32 = launch.grid.iter().product();
             assert!(blocks >= launch.working, "{launch:?}");
@@ -92,6 +96,12 @@ fn every_row_is_computed() {
                     if gemm == Gemm::AttnProj {
                         assert!(blocks <= sms && blocks.is_multiple_of(768 / form.n), "LN2 waits for its row: {what}");
                     }
+                }
+                Kernel::Direct { gemm, tile } => {
+                    let form = direct::tiles(gemm)[tile];
+                    assert_eq!((gemm.columns() % form.n, gemm.depth() % (64 * form.splits)), (0, 0), "{what}");
+                    let work = rows.div_ceil(form.m) * (gemm.columns() / form.n) * form.splits;
+                    assert_eq!(launch.grid, [work as u32, 1, 1], "{what}");
                 }
                 Kernel::Attention { form, .. } => {
                     let groups = shape.seq_len.div_ceil(64 * ATTENTION[form].rows) * 12 * shape.batch;

@@ -19,5 +19,4 @@ struct ProjDirectArgs {
   }
 
 GEMM_PROJ_DIRECT(64, 32, 4, 4, 4)
-GEMM_PROJ_DIRECT(128, 32, 4, 2, 2)
 GEMM_PROJ_DIRECT(128, 64, 4, 3, 3)

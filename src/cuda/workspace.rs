@@ -2,7 +2,7 @@
 
 use super::arch::Arch;
 use super::device::Device;
-use super::hopper::plan::few_rows;
+use super::hopper::plan::FEW_ROWS;
 use super::memory::{Buffer, fill, wait};
 use crate::dims::{D, FFN, QKV};
 use crate::error::Error;
@@ -131,7 +131,7 @@ fn fixed(rows: usize, hopper: bool, prepared: bool) -> [usize; 4] {
         (false, _) => [packed, vectors, 0, 0],
         (true, false) => [packed, vectors, FEW[0], 0],
         // A block that never has more than a few rows needs its weights in one form only.
-        (true, true) if rows <= few_rows(true) => [0, vectors, FEW[0], FEW[1]],
+        (true, true) if rows <= FEW_ROWS => [0, vectors, FEW[0], FEW[1]],
         (true, true) => [packed, vectors, FEW[0], FEW[1]],
     }
 }

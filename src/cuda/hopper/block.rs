@@ -1,7 +1,7 @@
 //! The Hopper block: each launch of the plan with its tensor maps and its struct of arguments, as cuda/ declares them.
 
 use super::kernels::Kernels;
-use super::plan::{self, FEW, FewWeights, Gemm, Kernel, Launch, Tile};
+use super::plan::{self, FEW, FewWeights, Gemm, Kernel, Launch, Tile, direct};
 use crate::cuda::block::{Buffers, Shape};
 use crate::cuda::launch::{Arguments, Edge, Step, pair};
 use crate::cuda::tensor_map::{Element, Promotion, Swizzle, TensorMap};
@@ -16,6 +16,7 @@ pub fn forward(kernels: &Kernels, sms: usize, shape: Shape, buffers: &Buffers) -
     // The statistics of a row lie as far apart as the attention projection has tiles in it.
     let row_tiles = launches.iter().find_map(|launch| match launch.kernel {
         Kernel::Gemm { gemm: Gemm::AttnProj, tile } => Some(D / Gemm::AttnProj.tiles()[tile].n),
+        Kernel::Direct { gemm: Gemm::AttnProj, tile } => Some(D / direct::tiles(Gemm::AttnProj)[tile].n),
         _ => None,
     });
     let call = Call { buffers, shape, row_tiles: row_tiles.unwrap_or(0) as u32 };
@@ -41,7 +42,8 @@ impl Call<'_> {
     fn step(&self, kernels: &Kernels, launch: &Launch) -> Result<Step, Error> {
         let (what, arguments) = match launch.kernel {
             Kernel::CastLayernorm => ("launch of the weight cast and LN1", self.cast_layernorm(launch)),
-            Kernel::Gemm { gemm, tile } => self.gemm(launch, gemm, &gemm.tiles()[tile])?,
+            Kernel::Gemm { gemm, tile } => (product_name(gemm), self.gemm(launch, gemm, &gemm.tiles()[tile])?),
+            Kernel::Direct { gemm, tile } => (product_name(gemm), self.direct(gemm, &direct::tiles(gemm)[tile])?),
             Kernel::Attention { causal, .. } => ("launch of attention", self.attention(launch, causal)?),
             Kernel::Few { weights, tile } => ("launch of the block for few tokens", self.few(weights, tile)?),
             Kernel::FewPrepare => {
@@ -86,44 +88,81 @@ impl Call<'_> {
         Arguments::new().words(&[*x, parts.h, parts.vectors, parts.statistics, rows, weights, packed, chunks])
     }
 
-    fn gemm(&self, launch: &Launch, gemm: Gemm, tile: &Tile) -> Result<(&'static str, Arguments), Error> {
+    fn gemm(&self, launch: &Launch, gemm: Gemm, tile: &Tile) -> Result<Arguments, Error> {
         let Buffers { x, output, parts: w, .. } = self.buffers;
         let rows = self.rows();
         let prepared = u32::from(self.shape.prepared);
-        let (a, matrix) = match gemm {
-            Gemm::Qkv => (w.h, packed::QKV_),
-            Gemm::AttnProj => (w.h, packed::ATTN),
-            Gemm::Fc => (w.h, packed::FC),
-            Gemm::Proj => (w.f, packed::PROJ),
+        let matrix = match gemm {
+            Gemm::Qkv => packed::QKV_,
+            Gemm::AttnProj => packed::ATTN,
+            Gemm::Fc => packed::FC,
+            Gemm::Proj => packed::PROJ,
         };
-        let maps = Arguments::new().map(&left_map(a, gemm.depth(), self.buffers.rows, tile)?).map(&right_map(
-            w.packed + 2 * matrix as u64,
-            gemm,
-            tile,
-        )?);
-        let out = |base| out_map(Element::F16, base, gemm.columns(), self.buffers.rows, slab(tile));
+        let maps = Arguments::new()
+            .map(&left_map(self.left(gemm), gemm.depth(), self.buffers.rows, tile)?)
+            .map(&right_map(w.packed + 2 * matrix as u64, gemm, tile)?);
+        let maps = self.results(maps, gemm, tile)?;
+        let bias = self.bias(gemm);
         Ok(match gemm {
             Gemm::Qkv => {
                 let [weights, packed, chunks] = self.cast(launch);
-                let bias = self.vector(vectors::B_QKV);
-                let words = [bias, pair(rows, launch.working), pair(prepared, 0), weights, packed, chunks];
-                ("launch of the QKV product", maps.map(&out(w.qkv)?).words(&words))
+                maps.words(&[bias, pair(rows, launch.working), pair(prepared, 0), weights, packed, chunks])
             }
             Gemm::AttnProj => {
-                let maps = maps.map(&out_map(Element::F32, w.x1, D, self.buffers.rows, 32)?);
-                let maps = maps.map(&out_map(Element::F16, w.h, D, self.buffers.rows, 32)?);
-                let (bias, gamma) = (self.vector(vectors::B_ATTN), self.vector(vectors::GAMMA2));
-                let words = [bias, *x, gamma, w.statistics, pair(rows, 0), pair(prepared, 0)];
-                ("launch of the attention projection and LN2", maps.words(&words))
+                let gamma = self.vector(vectors::GAMMA2);
+                maps.words(&[bias, *x, gamma, w.statistics, pair(rows, 0), pair(prepared, 0)])
             }
-            Gemm::Fc => {
-                let words = [self.vector(vectors::B_FC), pair(rows, 1)];
-                ("launch of the first feed-forward product", maps.map(&out(w.f)?).words(&words))
+            Gemm::Fc => maps.words(&[bias, pair(rows, 1)]),
+            Gemm::Proj => maps.words(&[bias, w.x1, *output, pair(rows, 1)]),
+        })
+    }
+
+    /// A product that reads the caller's weights as they are.
+    fn direct(&self, gemm: Gemm, tile: &Tile) -> Result<Arguments, Error> {
+        let Buffers { x, output, weights, parts: w, .. } = self.buffers;
+        let matrix = match gemm {
+            Gemm::Qkv => W_QKV,
+            Gemm::AttnProj => W_ATTN,
+            Gemm::Fc => W_FC,
+            Gemm::Proj => W_PROJ,
+        };
+        let matrix = weights + 4 * matrix.offset as u64;
+        let left = direct_left_map(self.left(gemm), gemm.depth(), self.buffers.rows, tile)?;
+        let maps = self.results(Arguments::new().map(&left), gemm, tile)?;
+        let (bias, rows) = (self.bias(gemm), pair(self.rows(), 0));
+        Ok(match gemm {
+            Gemm::Qkv | Gemm::Fc => maps.words(&[bias, matrix]),
+            Gemm::AttnProj => maps.words(&[bias, *x, self.vector(vectors::GAMMA2), w.statistics, rows, matrix]),
+            Gemm::Proj => maps.words(&[bias, w.x1, *output, matrix, rows]),
+        })
+    }
+
+    /// The left operand of a product.
+    fn left(&self, gemm: Gemm) -> u64 {
+        if gemm == Gemm::Proj { self.buffers.parts.f } else { self.buffers.parts.h }
+    }
+
+    fn bias(&self, gemm: Gemm) -> u64 {
+        self.vector(match gemm {
+            Gemm::Qkv => vectors::B_QKV,
+            Gemm::AttnProj => vectors::B_ATTN,
+            Gemm::Fc => vectors::B_FC,
+            Gemm::Proj => vectors::B_PROJ,
+        })
+    }
+
+    /// The maps of what a product stores by the copy engine.
+    fn results(&self, maps: Arguments, gemm: Gemm, tile: &Tile) -> Result<Arguments, Error> {
+        let Buffers { parts: w, rows, .. } = *self.buffers;
+        let half = |base| out_map(Element::F16, base, gemm.columns(), rows, slab(tile));
+        Ok(match gemm {
+            Gemm::Qkv => maps.map(&half(w.qkv)?),
+            Gemm::AttnProj => {
+                let maps = maps.map(&out_map(Element::F32, w.x1, D, rows, 32)?);
+                maps.map(&out_map(Element::F16, w.h, D, rows, 32)?)
             }
-            Gemm::Proj => {
-                let words = [self.vector(vectors::B_PROJ), w.x1, *output, pair(rows, 1)];
-                ("launch of the second feed-forward product", maps.words(&words))
-            }
+            Gemm::Fc => maps.map(&half(w.f)?),
+            Gemm::Proj => maps,
         })
     }
 
@@ -155,6 +194,16 @@ impl Call<'_> {
     }
 }
 
+/// For error messages.
+fn product_name(gemm: Gemm) -> &'static str {
+    match gemm {
+        Gemm::Qkv => "launch of the QKV product",
+        Gemm::AttnProj => "launch of the attention projection and LN2",
+        Gemm::Fc => "launch of the first feed-forward product",
+        Gemm::Proj => "launch of the second feed-forward product",
+    }
+}
+
 /// Columns of a slab: the widest that a swizzle spans and the tile divides into.
 fn slab(tile: &Tile) -> u32 {
     if tile.n.is_multiple_of(64) { 64 } else { 32 }
@@ -168,6 +217,13 @@ fn swizzle(bytes: u32) -> Swizzle {
 fn left_map(base: u64, depth: usize, rows: usize, tile: &Tile) -> Result<TensorMap, Error> {
     let (depth, rows) = (depth as u64, rows as u64);
     TensorMap::new(Element::F16, base, [depth, rows], &[2 * depth], [64, tile.m as u32], Swizzle::B128, Promotion::B256)
+}
+
+/// The left operand of a direct product: slabs of 64 columns, in boxes of two slabs and the rows of a tile.
+fn direct_left_map(base: u64, depth: usize, rows: usize, tile: &Tile) -> Result<TensorMap, Error> {
+    let (depth, rows) = (depth as u64, rows as u64);
+    let boxed = [64, tile.m as u32, 2];
+    TensorMap::new(Element::F16, base, [64, rows, depth / 64], &[2 * depth, 128], boxed, Swizzle::B128, Promotion::B256)
 }
 
 /// The right operand (depth, columns), in boxes of 64 rows and the slabs of a tile.

@@ -1,6 +1,6 @@
 //! Every Hopper kernel, found by name once and kept in typed fields.
 
-use super::plan::{self, ATTENTION, FEW, FewWeights, Gemm, Kernel};
+use super::plan::{self, ATTENTION, FEW, FewWeights, Gemm, Kernel, Tile, direct};
 use crate::cuda::arch::Arch;
 use crate::cuda::launch::Function;
 use crate::cuda::modules::Modules;
@@ -12,6 +12,8 @@ pub struct Kernels {
     pub cast_layernorm: Function,
     /// One per [`Gemm`] and tile of it.
     pub gemm: [Vec<Function>; 4],
+    /// The same for the products that read fp32 weights.
+    pub gemm_direct: [Vec<Function>; 4],
     /// Not causal, causal.
     pub attention: [[Function; ATTENTION.len()]; 2],
     /// One per [`FewWeights`].
@@ -27,6 +29,7 @@ impl Kernels {
         let mut kernels = Self {
             cast_layernorm: function(Kernel::CastLayernorm)?,
             gemm: [const { Vec::new() }; 4],
+            gemm_direct: [const { Vec::new() }; 4],
             attention: [[Function::NONE; ATTENTION.len()]; 2],
             small: [[Function::NONE; FEW.len()]; 3],
             small_prepare: function(Kernel::FewPrepare)?,
@@ -34,6 +37,9 @@ impl Kernels {
         for gemm in Gemm::ALL {
             for tile in 0..gemm.tiles().len() {
                 kernels.gemm[gemm as usize].push(function(Kernel::Gemm { gemm, tile })?);
+            }
+            for tile in 0..direct::tiles(gemm).len() {
+                kernels.gemm_direct[gemm as usize].push(function(Kernel::Direct { gemm, tile })?);
             }
         }
         for causal in [false, true] {
@@ -55,6 +61,7 @@ impl Kernels {
         match kernel {
             Kernel::CastLayernorm => self.cast_layernorm,
             Kernel::Gemm { gemm, tile } => self.gemm[gemm as usize][tile],
+            Kernel::Direct { gemm, tile } => self.gemm_direct[gemm as usize][tile],
             Kernel::Attention { form, causal } => self.attention[usize::from(causal)][form],
             Kernel::Few { weights, tile } => self.small[weights as usize][tile],
             Kernel::FewPrepare => self.small_prepare,
@@ -67,16 +74,8 @@ impl Kernels {
 pub fn symbol(kernel: Kernel) -> String {
     match kernel {
         Kernel::CastLayernorm => "cast_layernorm".into(),
-        Kernel::Gemm { gemm, tile } => {
-            let tile = &gemm.tiles()[tile];
-            let (m, n) = (tile.m, tile.n);
-            match gemm {
-                Gemm::Qkv => format!("gemm_qkv_{m}x{n}"),
-                Gemm::AttnProj => format!("gemm_attn_proj_{m}x{n}"),
-                Gemm::Fc => format!("gemm_fc_{m}x{n}"),
-                Gemm::Proj => format!("gemm_proj_{m}x{n}_k{}", tile.splits),
-            }
-        }
+        Kernel::Gemm { gemm, tile } => product(gemm, "", &gemm.tiles()[tile]),
+        Kernel::Direct { gemm, tile } => product(gemm, "_direct", &direct::tiles(gemm)[tile]),
         Kernel::Attention { form, causal } => {
             let form = &ATTENTION[form];
             format!("attention_{}x{}_f16{}", form.rows, form.keys, if causal { "_causal" } else { "" })
@@ -90,5 +89,15 @@ pub fn symbol(kernel: Kernel) -> String {
             format!("small_{weights}_{}", FEW[tile].rows)
         }
         Kernel::FewPrepare => "small_prepare".into(),
+    }
+}
+
+fn product(gemm: Gemm, kind: &str, tile: &Tile) -> String {
+    let Tile { m, n, splits, .. } = tile;
+    match gemm {
+        Gemm::Qkv => format!("gemm_qkv{kind}_{m}x{n}"),
+        Gemm::AttnProj => format!("gemm_attn_proj{kind}_{m}x{n}"),
+        Gemm::Fc => format!("gemm_fc{kind}_{m}x{n}"),
+        Gemm::Proj => format!("gemm_proj{kind}_{m}x{n}_k{splits}"),
     }
 }

@@ -1,7 +1,8 @@
 //! Which Hopper kernels serve a call and on which grids: pure numbers, tested without a GPU.
 //!
-//! Up to [`few_rows`] rows one resident kernel computes the block. Above, the six kernels of cuda/{cast,gemm,attention}, each matrix product in
-//! the tile whose waves of blocks take the least time; SMs that a product or attention leaves idle cast weights for the kernels after it.
+//! Up to [`FEW_ROWS`] rows one resident kernel computes the block. Above, six kernels. From the caller's weights the products read them as they are
+//! up to [`DIRECT_ROWS`] rows, where hardly any is read twice. In all other calls they read fp16 weights, each in the tile whose waves of blocks take
+//! the least time, and SMs that a product or attention leaves idle cast weights for the kernels after it.
 
 use std::ops::Range;
 
@@ -9,10 +10,10 @@ use crate::cuda::block::Shape;
 use crate::dims::{D, FFN, HEADS, QKV};
 
 /// Rows up to which the one resident kernel is the faster way; measured on an H200.
-#[must_use]
-pub fn few_rows(prepared: bool) -> usize {
-    if prepared { 32 } else { 64 }
-}
+pub const FEW_ROWS: usize = 32;
+
+/// Rows up to which the products read the caller's fp32 weights; measured on an H200.
+pub const DIRECT_ROWS: usize = 256;
 
 /// Chunks of 4096 weights, as the cast counts them (cuda/cast/cast_sm90a.cuh): W_qkv, W_attn, W_fc, W_proj.
 pub const CHUNKS: u32 = CHUNKS_QKV + ((D * D + 2 * D * FFN) / 4096) as u32;
@@ -127,6 +128,32 @@ const PROJ_TILES: [Tile; 7] = [
     Tile::new(128, 192, 229_488, 3450),
 ];
 
+/// The forms of the products that read fp32 weights: for up to 64 rows, and for more.
+pub mod direct {
+    use super::{Gemm, Tile};
+
+    const QKV_TILES: [Tile; 2] = [Tile::new(64, 32, 103_632, 0), Tile::new(128, 64, 214_352, 0)];
+    const ATTN_PROJ_TILES: [Tile; 1] = [Tile::new(64, 32, 108_624, 0)];
+    const FC_TILES: [Tile; 2] = [Tile::new(64, 32, 103_632, 0), Tile::new(128, 64, 214_352, 0)];
+    const PROJ_TILES: [Tile; 2] = [Tile::split(64, 32, 4, 111_696, 0), Tile::split(128, 64, 4, 185_424, 0)];
+
+    /// The tiles that this product's kernel is compiled for.
+    #[must_use]
+    pub fn tiles(gemm: Gemm) -> &'static [Tile] {
+        match gemm {
+            Gemm::Qkv => &QKV_TILES,
+            Gemm::AttnProj => &ATTN_PROJ_TILES,
+            Gemm::Fc => &FC_TILES,
+            Gemm::Proj => &PROJ_TILES,
+        }
+    }
+
+    /// The faster of them, by measurement on an H200.
+    pub(super) fn tile_for(gemm: Gemm, rows: usize) -> usize {
+        usize::from(rows > 64).min(tiles(gemm).len() - 1)
+    }
+}
+
 /// One form of attention: a block takes so many groups of 64 query rows, and shares the keys among so many groups of warps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionForm {
@@ -192,6 +219,7 @@ impl FewWeights {
 pub enum Kernel {
     CastLayernorm,
     Gemm { gemm: Gemm, tile: usize },
+    Direct { gemm: Gemm, tile: usize },
     Attention { form: usize, causal: bool },
     Few { weights: FewWeights, tile: usize },
     FewPrepare,
@@ -219,7 +247,7 @@ const NOTHING: Range<u32> = CHUNKS..CHUNKS;
 /// The launches for one call on a GPU with so many SMs, for weights that are 16-byte aligned or not.
 #[must_use]
 pub fn forward(sms: usize, shape: Shape, aligned: bool) -> Vec<Launch> {
-    if shape.rows() <= few_rows(shape.prepared) { vec![few(sms, shape, aligned)] } else { many(sms, shape) }
+    if shape.rows() <= FEW_ROWS { vec![few(sms, shape, aligned)] } else { many(sms, shape) }
 }
 
 /// The casts of all weights for later calls.
@@ -251,6 +279,9 @@ fn few(sms: usize, shape: Shape, aligned: bool) -> Launch {
 
 fn many(sms: usize, shape: Shape) -> Vec<Launch> {
     let rows = shape.rows();
+    if !shape.prepared && rows <= DIRECT_ROWS {
+        return direct_products(sms, shape);
+    }
     let attention = attention(sms, shape);
     let mut first = if shape.prepared {
         [cast_layernorm(rows, NOTHING), gemm(sms, Gemm::Qkv, rows), attention]
@@ -260,6 +291,33 @@ fn many(sms: usize, shape: Shape) -> Vec<Launch> {
     .to_vec();
     first.extend([Gemm::AttnProj, Gemm::Fc, Gemm::Proj].map(|product| gemm(sms, product, rows)));
     first
+}
+
+/// No cast: the first kernel normalises and copies the small parameters, the products convert the weights that they read.
+fn direct_products(sms: usize, shape: Shape) -> Vec<Launch> {
+    let rows = shape.rows();
+    let product = |gemm| {
+        let tile = direct::tile_for(gemm, rows);
+        let form = &direct::tiles(gemm)[tile];
+        let blocks = count(form.tiles(rows, gemm.columns()) * form.splits);
+        Launch {
+            kernel: Kernel::Direct { gemm, tile },
+            grid: [blocks, 1, 1],
+            // Two warpgroups more than the product's own read and convert.
+            threads: form.threads() + 256,
+            shared: form.shared,
+            working: blocks,
+            cast: NOTHING,
+        }
+    };
+    vec![
+        cast_layernorm(rows, 0..0),
+        product(Gemm::Qkv),
+        attention(sms, shape),
+        product(Gemm::AttnProj),
+        product(Gemm::Fc),
+        product(Gemm::Proj),
+    ]
 }
 
 /// Chunks that one idle SM casts in a microsecond, and all of them together in the first kernel; measured on an H200.
@@ -348,7 +406,8 @@ pub fn attention_in(shape: Shape, form: usize) -> Launch {
 }
 
 fn cast_layernorm(rows: usize, cast: Range<u32>) -> Launch {
-    let vectors = if cast.is_empty() { 0 } else { VECTOR_BLOCKS };
+    // A prepared block has the small parameters already.
+    let vectors = if cast == NOTHING { 0 } else { VECTOR_BLOCKS };
     let blocks = count(rows.div_ceil(8) + vectors) + cast.len() as u32;
     Launch { kernel: Kernel::CastLayernorm, grid: [blocks, 1, 1], threads: 256, shared: 0, working: blocks, cast }
 }
@@ -405,6 +464,7 @@ pub fn shared_bytes(kernel: Kernel) -> u32 {
     match kernel {
         Kernel::CastLayernorm | Kernel::FewPrepare => 0,
         Kernel::Gemm { gemm, tile } => gemm.tiles()[tile].shared,
+        Kernel::Direct { gemm, tile } => direct::tiles(gemm)[tile].shared,
         Kernel::Attention { form, .. } => ATTENTION[form].shared,
         Kernel::Few { weights, tile } => FEW[tile].shared[usize::from(weights == FewWeights::Prepared)],
     }
