@@ -41,16 +41,20 @@ pub fn run(args: &Run) -> Result<Reason, Failure> {
 fn print(name: &str, seq: usize, kernels: &[Kernel], rates: &Rates) {
     let (total, end) = (kernels.iter().map(|k| k.us).sum::<f64>(), kernels.last().map_or(0.0, |k| k.start_us + k.us));
     println!("\n{name}, seq {seq}: {} kernels, {total:.1} us in them, {end:.1} us from first to last", kernels.len());
+    println!("A kernel that starts early waits inside its own time: `adds` is what the call takes longer for it.");
     println!(
-        "{:>8} {:>8} {:>8}  {:<18} {:>6} {:>5} {:>8}  kernel",
-        "start", "us", "floor", "grid", "block", "regs", "shared"
+        "{:>8} {:>8} {:>8} {:>8}  {:<16} {:>6} {:>5} {:>8}  kernel",
+        "start", "us", "adds", "floor", "grid", "block", "regs", "shared"
     );
+    let mut ended = 0.0;
     for k in kernels {
         let floor = floor_us(&k.name, seq, rates).map_or("-".into(), |f| format!("{f:.2}"));
         let [x, y, z] = k.grid;
         let block = k.block[0] * k.block[1] * k.block[2];
+        let adds = k.start_us + k.us - ended;
+        ended += adds;
         println!(
-            "{:>8.2} {:>8.2} {floor:>8}  {:<18} {block:>6} {:>5} {:>8}  {}",
+            "{:>8.2} {:>8.2} {adds:>8.2} {floor:>8}  {:<16} {block:>6} {:>5} {:>8}  {}",
             k.start_us,
             k.us,
             format!("{x} x {y} x {z}"),
