@@ -130,6 +130,7 @@ fn write_record(args: &Run, report: &Report) -> Result<(), Failure> {
     let folder =
         folder.ok_or_else(|| Failure::new(Reason::Usage, "no tree to write the record to: use --record-to"))?;
     let path = record.file(&folder);
+    let _ = std::fs::create_dir_all(&folder);
     json::write(&path, &record)?;
     println!("record written to {}", path.display());
     Ok(())
