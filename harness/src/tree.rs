@@ -21,7 +21,8 @@ pub fn build_id(root: &Path) -> Result<String, Failure> {
     for folder in ["cuda", "src"] {
         collect(root, folder, &mut files)?;
     }
-    files.sort();
+    // By component, as the build sorts them: `a/b` before `a.rs`.
+    files.sort_by(|a, b| Path::new(a).cmp(Path::new(b)));
     let mut hash = Sha256::new();
     for file in files {
         hash.update(file.as_bytes());
