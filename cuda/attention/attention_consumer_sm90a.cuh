@@ -1,19 +1,32 @@
 /* One consumer warpgroup of the Hopper attention: 64 query rows against its share of the tiles of keys.
 
-   S(i + 1) = Q K^T is issued before O += P(i) V; the look for the largest score of tile i + 1 runs under the latter, its exponentials under the products of
-   the other row groups, which take turns at issuing. Nothing is in flight across the loop's edge: ptxas serialises what is. */
+   S(i + 1) = Q K^T is issued before O += P(i) V; the exponentials of tile i + 1 run under the products of the other row groups, which take turns at issuing
+   (without turns all drift into the same phase, and the tensor cores serve them in slices). Nothing is in flight across the loop's edge: ptxas serialises
+   what is. */
 #pragma once
 #include "attention/attention_tile_sm90a.cuh"
 #include "attention/softmax_sm90a.cuh"
 #include "common/fragment_sm90a.cuh"
+#include "common/mma_sm80.cuh"
 #include "common/sync_sm90a.cuh"
 #include "common/wgmma_sm90a.cuh"
+
+// 9.7.14.7 elect.sync: true in one lane of the warp
+__device__ __forceinline__ bool elect_one() {
+  uint32_t elected;
+  asm volatile(
+      "{\n.reg .pred p;\n"
+      "elect.sync _|p, 0xffffffff;\n"
+      "selp.u32 %0, 1, 0, p;\n}\n"
+      : "=r"(elected));
+  return elected;
+}
 
 template <class T>
 struct AttentionConsumer {
   const AttentionSmem<T>& smem;
   const AttentionWork& work;
-  const int group, warp, lane;  // warpgroup of the block, warp of the warpgroup
+  const int group, warp;  // warpgroup of the block, warp of the warpgroup
   const int row_group, key_group;
   const int row;                // first query of the warpgroup
   const int visible;            // all of its rows see the keys below
@@ -23,16 +36,23 @@ struct AttentionConsumer {
   float o[32];
   OnlineSoftmax<T::KEYS / 2> softmax;
 
-  __device__ __forceinline__ AttentionConsumer(const AttentionSmem<T>& smem, const AttentionWork& work, int group, int warp, int lane)
-      : smem(smem), work(work), group(group), warp(warp), lane(lane), row_group(T::KEY_GROUPS > 1 ? 0 : group), key_group(T::KEY_GROUPS > 1 ? group : 0),
+  __device__ __forceinline__ AttentionConsumer(const AttentionSmem<T>& smem, const AttentionWork& work, int group, int warp)
+      : smem(smem), work(work), group(group), warp(warp), row_group(T::KEY_GROUPS > 1 ? 0 : group), key_group(T::KEY_GROUPS > 1 ? group : 0),
         row(work.row + 64 * row_group), visible(T::CAUSAL ? min(work.seq_len, row + 1) : work.seq_len) {}
+
+  // Read anew where it is wanted: no register is spent on it in the loop. PTX ISA 9.0, 10 special registers
+  static __device__ __forceinline__ int lane() {
+    int lane;
+    asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+    return lane;
+  }
 
   __device__ __forceinline__ uint32_t rows_smem() const { return smem.q() + row_group * 8192; }
 
   __device__ __forceinline__ void load_q() {
     wait_for(smem.q_full(), 0);
     if (!T::Q_REGISTERS) return;
-    const int r = 16 * warp + (lane & 15);
+    const int lane = this->lane(), r = 16 * warp + (lane & 15);
 #pragma unroll
     for (int k = 0; k < 4; k++) ldmatrix_x4(rows_smem() + swizzle_128(r, 2 * k + (lane >> 4)), q[k]);
   }
@@ -65,7 +85,7 @@ struct AttentionConsumer {
   // Keys past the end of the sequence, and in the causal case past the row, get no weight.
   __device__ __forceinline__ void mask(int key) {
     if (key + T::KEYS <= visible) return;
-    const int mine = row + 16 * warp + (lane >> 2), left = 2 * (lane & 3) + key;
+    const int lane = this->lane(), mine = row + 16 * warp + (lane >> 2), left = 2 * (lane & 3) + key;
     const int end0 = (T::CAUSAL ? min(work.seq_len, mine + 1) : work.seq_len) - left;
     const int end1 = (T::CAUSAL ? min(work.seq_len, mine + 9) : work.seq_len) - left;
 #pragma unroll
@@ -73,19 +93,36 @@ struct AttentionConsumer {
       if (8 * (i >> 2) + (i & 1) >= ((i & 2) ? end1 : end0)) s[i] = -INFINITY;
   }
 
-  // From complete scores to P. What was issued behind the scores has ended when it returns.
-  __device__ __forceinline__ void scores_to_p() {
-    float top[2];
-    softmax.largest(s, top);
-    if (!softmax.calm(top)) {
-      float rescale[2];
-      softmax.settle(s, top, rescale);
-      wgmma_wait<0>();
+  // The scores again, by one warp alone: they may be slow, they are rare.
+  __device__ __forceinline__ void scores_of_warp(int stage) {
+    const int lane = this->lane();
+#pragma unroll
+    for (int i = 0; i < T::KEYS / 2; i++) s[i] = 0;
+#pragma unroll 1
+    for (int k = 0; k < 4; k++) {
+      uint32_t a[4], b[4];
+      ldmatrix_x4(rows_smem() + swizzle_128(16 * warp + (lane & 15), 2 * k + (lane >> 4)), a);
+#pragma unroll
+      for (int i = 0; i < T::KEYS / 16; i++) {
+        ldmatrix_x4(smem.k(stage) + swizzle_128(16 * i + 8 * (lane >> 4) + (lane & 7), 2 * k + (lane >> 3 & 1)), b);
+        MmaSm80::mma(*reinterpret_cast<float(*)[4]>(s + 8 * i), a, b[0], b[1]);
+        MmaSm80::mma(*reinterpret_cast<float(*)[4]>(s + 8 * i + 4), a, b[2], b[3]);
+      }
+    }
+  }
+
+  // Before a tile's exponentials, where O is complete.
+  __device__ __forceinline__ void look() {
+    float rescale[2];
+    if (softmax.look(s, rescale)) {
 #pragma unroll
       for (int i = 0; i < 32; i++) o[i] *= rescale[(i >> 1) & 1];
     }
-    wgmma_wait<0>();
-    softmax.exponentials(s);
+  }
+
+  __device__ __forceinline__ void keep(const float (&tile_sum)[2]) {
+    softmax.sum[0] += tile_sum[0];
+    softmax.sum[1] += tile_sum[1];
 #pragma unroll
     for (int i = 0; i < T::KEYS / 16; i++)
 #pragma unroll
@@ -93,7 +130,12 @@ struct AttentionConsumer {
   }
 
   __device__ __forceinline__ void release(int stage) {
-    if (lane == 0) mbarrier_arrive(smem.empty(stage));
+    if (elect_one()) mbarrier_arrive(smem.empty(stage));
+  }
+  __device__ __forceinline__ static Ring<T::STAGES> after(Ring<T::STAGES> ring) {
+#pragma unroll
+    for (int i = 0; i < T::KEY_GROUPS; i++) ring.advance();
+    return ring;
   }
   __device__ __forceinline__ void take_turn() {
     if (T::PING_PONG) named_barrier_sync(1 + group, 256);
@@ -112,28 +154,43 @@ struct AttentionConsumer {
     if (T::PING_PONG && group == T::CONSUMERS - 1) pass_turn();
     wgmma_wait<0>();
     mask(tile * T::KEYS);
-    scores_to_p();
-    bool accumulate = false;
+    float tile_sum[2];
+    look();  // O is nothing yet: the first product overwrites it
+    softmax.exponentials(s, tile_sum);
+    keep(tile_sum);
+    bool ready = false;
+    const int first = tile;
     for (; tile >= T::KEY_GROUPS; tile -= T::KEY_GROUPS) {
-      Ring<T::STAGES> next = now;
-#pragma unroll
-      for (int i = 0; i < T::KEY_GROUPS; i++) next.advance();
-      wait_for(smem.k_full(next.stage), next.parity);
+      const Ring<T::STAGES> next = after(now);
+      if (!ready) wait_for(smem.k_full(next.stage), next.parity);
       take_turn();
       issue_scores(next.stage);
-      wait_for(smem.v_full(now.stage), now.parity);
-      issue_output(now.stage, accumulate);
+      if (!ready) wait_for(smem.v_full(now.stage), now.parity);
+      issue_output(now.stage, tile != first);
       pass_turn();
       wgmma_wait<1>();
-      if (T::MASK_EVERY_TILE) mask((tile - T::KEY_GROUPS) * T::KEYS);
-      scores_to_p();
+      const int key = (tile - T::KEY_GROUPS) * T::KEYS;
+      if (T::MASK_EVERY_TILE) mask(key);
+      if (T::CONSUMERS < 3) {  // asked early, because the answer takes its time: will the next turn have to wait for its tiles?
+        const Ring<T::STAGES> later = after(next);
+        ready = mbarrier_test_wait(smem.k_full(later.stage), later.parity) && mbarrier_test_wait(smem.v_full(next.stage), next.parity);
+      }
+      wgmma_wait<0>();
+      // a row that had no key in its first tile has one in a later tile with hidden keys
+      if (softmax.wary || (T::MASK_EVERY_TILE && key + T::KEYS > visible)) look();
+      while (!softmax.exponentials(s, tile_sum)) {  // twice at most
+        softmax.wary = true;
+        scores_of_warp(next.stage);
+        mask(key);
+        look();
+      }
+      keep(tile_sum);
       release(now.stage);
       now = next;
-      accumulate = true;
     }
     if (T::PING_PONG && group == 0) take_turn();
     wait_for(smem.v_full(now.stage), now.parity);
-    issue_output(now.stage, accumulate);
+    issue_output(now.stage, tile != first);
     wgmma_wait<0>();
   }
 };

@@ -11,8 +11,8 @@ __device__ __forceinline__ void store_shared_4(uint32_t address, float4 v) {
 // Registers 8 i .. 8 i + 7 of O, which are columns 16 i .. 16 i + 15, times the rows' scales.
 template <class T>
 __device__ __forceinline__ void stage_columns(const AttentionConsumer<T>& c, int i, const float* v, const float (&scale)[2]) {
-  const int row = 16 * c.warp + (c.lane & 15);
-  stmatrix_x4(c.rows_smem() + swizzle_128(row, 2 * i + (c.lane >> 4)), pack_half2(v[0] * scale[0], v[1] * scale[0]),
+  const int lane = c.lane(), row = 16 * c.warp + (lane & 15);
+  stmatrix_x4(c.rows_smem() + swizzle_128(row, 2 * i + (lane >> 4)), pack_half2(v[0] * scale[0], v[1] * scale[0]),
               pack_half2(v[2] * scale[1], v[3] * scale[1]), pack_half2(v[4] * scale[0], v[5] * scale[0]), pack_half2(v[6] * scale[1], v[7] * scale[1]));
 }
 
@@ -30,14 +30,14 @@ __device__ __forceinline__ void store_output(const AttentionConsumer<T>& c, cons
   for (int i = 0; i < 4; i++) stage_columns(c, i, c.o + 8 * i, scale);
   fence_async_shared();
   named_barrier_sync(1 + T::CONSUMERS + c.group, 128);
-  if (c.warp == 0 && c.lane == 0) store_rows(c, att);
+  if (c.warp == 0 && c.lane() == 0) store_rows(c, att);
 }
 
 // Each key group leaves its part, then finishes 64 / KEY_GROUPS columns of the sum.
 template <class T>
 __device__ __forceinline__ void combine_and_store_output(const AttentionConsumer<T>& c, const CUtensorMap* att) {
   constexpr int SHARE = 32 / T::KEY_GROUPS;
-  const uint32_t mine = (32 * c.warp + c.lane) * 16;
+  const uint32_t mine = (32 * c.warp + c.lane()) * 16;
 #pragma unroll
   for (int i = 0; i < 8; i++)
     store_shared_4(c.smem.partial(c.group) + i * 2048 + mine, make_float4(c.o[4 * i], c.o[4 * i + 1], c.o[4 * i + 2], c.o[4 * i + 3]));
@@ -75,5 +75,5 @@ __device__ __forceinline__ void combine_and_store_output(const AttentionConsumer
   for (int i = 0; i < SHARE; i += 8) stage_columns(c, (c.group * SHARE + i) / 8, v + i, scale);
   fence_async_shared();
   named_barrier_sync(1 + T::CONSUMERS, 128 * T::CONSUMERS);
-  if (c.group == 0 && c.warp == 0 && c.lane == 0) store_rows(c, att);
+  if (c.group == 0 && c.warp == 0 && c.lane() == 0) store_rows(c, att);
 }

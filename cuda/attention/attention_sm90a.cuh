@@ -39,7 +39,7 @@ __device__ __forceinline__ void attention_block(const CUtensorMap* qkv, const CU
     }
   } else {
     registers_increase<T::CONSUMER_REGISTERS>();
-    AttentionConsumer<T> consumer(smem, work, warp >> 2, warp & 3, lane);
+    AttentionConsumer<T> consumer(smem, work, warp >> 2, warp & 3);
     consumer.run();
     if constexpr (T::KEY_GROUPS > 1)
       combine_and_store_output(consumer, att);

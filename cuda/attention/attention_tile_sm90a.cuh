@@ -15,7 +15,7 @@ struct AttentionTile {
   static constexpr int ROW_GROUPS = ROW_GROUPS_, KEY_GROUPS = KEY_GROUPS_, KEYS = KEYS_, STAGES = STAGES_;
   static constexpr bool CAUSAL = CAUSAL_;
   static constexpr bool PING_PONG = KEY_GROUPS == 1 && ROW_GROUPS > 1;     // row groups take turns at issuing products
-  static constexpr bool Q_REGISTERS = KEY_GROUPS > 1;                      // Q as a register operand; from shared memory where turns are taken
+  static constexpr bool Q_REGISTERS = KEYS == 64;                          // Q as a register operand, or from shared memory: as measured
   static constexpr bool MASK_EVERY_TILE = CAUSAL && 64 * ROW_GROUPS > KEYS;  // else only a group's first tile can have hidden keys
   static constexpr int CONSUMERS = ROW_GROUPS * KEY_GROUPS;
   static constexpr int THREADS = 128 * CONSUMERS + 128;
@@ -70,6 +70,19 @@ __device__ __forceinline__ void wait_for(uint32_t barrier, uint32_t parity) {
         "setp.gt.u32 p, %0, 4000000;\n"
         "mov.u64 nowhere, 0;\n"
         "@p st.global.u32 [nowhere], %0;\n}\n" ::"r"(++tries));
+}
+
+// 9.7.13.15.16 mbarrier.test_wait: whether a wait would be over, without waiting
+__device__ __forceinline__ bool mbarrier_test_wait(uint32_t barrier, uint32_t parity) {
+  uint32_t done;
+  asm volatile(
+      "{\n.reg .pred p;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n}\n"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return done;
 }
 
 template <class T>
