@@ -8,12 +8,12 @@ struct AttnProjDirectArgs {
   const float* weights;  // (768, 768)
 };
 
-#define GEMM_ATTN_PROJ_DIRECT(BM, BN, A_SLOTS, B_SLOTS)                                                                                            \
-  extern "C" __global__ void __launch_bounds__(DirectShape<BM, BN, D, D, A_SLOTS, B_SLOTS>::THREADS, BM == 64 ? 2 : 1)                                            \
+#define GEMM_ATTN_PROJ_DIRECT(BM, BN, STAGES)                                                                                            \
+  extern "C" __global__ void __launch_bounds__(DirectShape<BM, BN, D, D, STAGES>::THREADS, BM == 64 ? 2 : 1)                                            \
       gemm_attn_proj_direct_##BM##x##BN(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap x1,                   \
                                         const __grid_constant__ CUtensorMap h, const AttnProjDirectArgs args) {                          \
-    using Shape = DirectShape<BM, BN, D, D, A_SLOTS, B_SLOTS>;                                                                                     \
+    using Shape = DirectShape<BM, BN, D, D, STAGES>;                                                                                     \
     gemm_direct<Shape>(&a, args.weights, NormEpilogue<Shape>(&x1, &h, args.norm), blockIdx.x);                                    \
   }
 
-GEMM_ATTN_PROJ_DIRECT(64, 32, 4, 3)
+GEMM_ATTN_PROJ_DIRECT(64, 32, 3)

@@ -8,54 +8,27 @@
 #include "gemm/epilogue_half_sm90a.cuh"
 #include "gemm/gemm_sm90a.cuh"
 
-/* A and B have rings of their own: as much of A as possible must be in flight when the wait ends (64 KB of 96 cost half a microsecond), while B may wait in
-   registers too. A slot holds DEPTH rows of B or as many columns of A: copies of A have 16 KB, since one of 8 KB keeps the copy engine as busy. */
-template <int BM_, int BN_, int N_, int K_, int A_SLOTS_, int B_SLOTS_, int SPLITS_ = 1>
+// A stage of the ring holds DEPTH rows of B: copies of A must have 16 KB, since one of 8 KB keeps the copy engine as busy
+template <int BM_, int BN_, int N_, int K_, int STAGES_, int SPLITS_ = 1>
 struct DirectShape {
-  static constexpr int BM = BM_, BN = BN_, N = N_, K = K_, A_SLOTS = A_SLOTS_, B_SLOTS = B_SLOTS_;
+  static constexpr int BM = BM_, BN = BN_, N = N_, K = K_, STAGES = STAGES_;
   static constexpr int SPLITS = SPLITS_;  // blocks of a cluster that share a tile, each with its part of K
   static constexpr int DEPTH = 128;
   static constexpr int N_TILES = N / BN, PARTS = K / DEPTH / SPLITS;
   static constexpr int WARPGROUPS = BM / 64;
   static constexpr int CONVERTERS = 256, MULTIPLIERS = 128 * WARPGROUPS, THREADS = MULTIPLIERS + 32 + CONVERTERS;
   static constexpr int SWIZZLE = BN % 64 == 0 ? 128 : 64;
-  static constexpr int A_BYTES = BM * DEPTH * 2, B_BYTES = BN * DEPTH * 2;
-  static constexpr int STAGES = 1, STAGE_BYTES = A_SLOTS * A_BYTES + B_SLOTS * B_BYTES;  // as the epilogues see the rings
+  static constexpr int A_BYTES = BM * DEPTH * 2, B_BYTES = BN * DEPTH * 2, STAGE_BYTES = A_BYTES + B_BYTES;
   static constexpr int PER_SM = BM == 64 ? 2 : 1;  // blocks on a multiprocessor
-  static constexpr int SHARED_LIMIT = PER_SM == 2 || SPLITS > 1 && BN == 32 ? 118000 : 230000;
+  static constexpr int SHARED_LIMIT = PER_SM == 2 ? 118000 : 230000;
   // Converters take stages in turn, by groups: a fence waits for what its thread has asked for, so that one thread cannot look ahead
-  static constexpr int GROUPS = BM == 64 && BN == 64 ? 1 : CONVERTERS / 128;
+  static constexpr int GROUPS = 2;
   static constexpr int LANES = BN / 4;                      // threads that share a row of B, four columns each
   static constexpr int ROWS = CONVERTERS / GROUPS / LANES;  // of B at a time
   static constexpr int PIECES = DEPTH / ROWS;               // of a stage that one thread converts
   static_assert(BM == 64 || BM == 128, "one or two warpgroups");
-  static_assert(N % BN == 0 && K % (DEPTH * SPLITS) == 0 && BN % (SWIZZLE / 2) == 0 && A_SLOTS <= PARTS && B_SLOTS <= PARTS && A_SLOTS + B_SLOTS <= 8, "whole tiles");
-  static_assert(B_SLOTS >= 2 && A_SLOTS >= 2, "a slot is given back while the next one is read");
-  static_assert(B_SLOTS >= GROUPS, "nobody waits for a phase before the one before it has ended");
+  static_assert(N % BN == 0 && K % (DEPTH * SPLITS) == 0 && BN % (SWIZZLE / 2) == 0 && STAGES <= PARTS, "whole tiles");
   static_assert(ROWS % 8 == 0 && DEPTH % ROWS == 0, "whole pieces");
-};
-
-// Where the rings and their barriers are
-template <class S>
-struct DirectRings {
-  uint32_t ring, barriers;
-  __device__ __forceinline__ uint32_t a(int slot) const { return ring + slot * S::A_BYTES; }
-  __device__ __forceinline__ uint32_t b(int slot) const { return ring + S::A_SLOTS * S::A_BYTES + slot * S::B_BYTES; }
-  __device__ __forceinline__ uint32_t a_full(int slot) const { return barriers + 8 * slot; }
-  __device__ __forceinline__ uint32_t b_full(int slot) const { return barriers + 8 * (S::A_SLOTS + slot); }
-  __device__ __forceinline__ uint32_t a_empty(int slot) const { return barriers + 8 * (S::A_SLOTS + S::B_SLOTS + slot); }
-  __device__ __forceinline__ uint32_t b_empty(int slot) const { return barriers + 8 * (2 * S::A_SLOTS + S::B_SLOTS + slot); }
-  static constexpr int BARRIER_BYTES = 16 * (S::A_SLOTS + S::B_SLOTS);
-  __device__ void init() const {
-    for (int s = 0; s < S::A_SLOTS; s++) {
-      mbarrier_init(a_full(s), 1);
-      mbarrier_init(a_empty(s), S::WARPGROUPS);
-    }
-    for (int s = 0; s < S::B_SLOTS; s++) {
-      mbarrier_init(b_full(s), S::CONVERTERS / S::GROUPS / 32);
-      mbarrier_init(b_empty(s), S::WARPGROUPS);
-    }
-  }
 };
 
 struct DirectHalfArgs {
@@ -94,12 +67,12 @@ __device__ __forceinline__ void store_shared_words(uint32_t address, uint32_t x,
 
 // `b`: the tile's first column in the first row that this block multiplies
 template <class S, bool ALIGNED>
-__device__ __forceinline__ void convert(const float* b, const DirectRings<S>& rings) {
+__device__ __forceinline__ void convert(const float* b, uint32_t ring, uint32_t full, uint32_t empty) {
   constexpr int GROUP = S::CONVERTERS / S::GROUPS, PER_SLAB = S::SWIZZLE / 8;  // threads
   const int group = (threadIdx.x - S::MULTIPLIERS - 32) / GROUP, thread = (threadIdx.x - S::MULTIPLIERS - 32) % GROUP;
   const int row = thread / S::LANES, four = thread % S::LANES, chunk = four % PER_SLAB / 2;
   b += static_cast<size_t>(S::DEPTH * group + row) * S::N + 4 * four;
-  const uint32_t to = rings.b(0) + four / PER_SLAB * (S::DEPTH * S::SWIZZLE) +
+  const uint32_t to = ring + S::A_BYTES + four / PER_SLAB * (S::DEPTH * S::SWIZZLE) +
                       (S::SWIZZLE == 128 ? swizzle_128(row, chunk) : swizzle_64(row, chunk)) + four % 2 * 8;
   float4 v[S::PIECES];
   const auto fetch = [&] {
@@ -108,17 +81,17 @@ __device__ __forceinline__ void convert(const float* b, const DirectRings<S>& ri
     b += static_cast<size_t>(S::DEPTH * S::GROUPS) * S::N;
   };
   fetch();
-  Ring<S::B_SLOTS> at;
-  for (int i = 0; i < group; i++) at.advance();
+  Ring<S::STAGES> at;
+  if (S::GROUPS == 2 && group == 1) at.advance();
 #pragma unroll 1
   for (int part = group; part < S::PARTS; part += S::GROUPS) {
-    mbarrier_wait(rings.b_empty(at.stage), at.parity ^ 1);
+    mbarrier_wait(empty + 8 * at.stage, at.parity ^ 1);
 #pragma unroll
     for (int p = 0; p < S::PIECES; p++)
-      store_shared_words(to + at.stage * S::B_BYTES + p * (S::ROWS * S::SWIZZLE), pack_half2(v[p].x, v[p].y), pack_half2(v[p].z, v[p].w));
+      store_shared_words(to + at.stage * S::STAGE_BYTES + p * (S::ROWS * S::SWIZZLE), pack_half2(v[p].x, v[p].y), pack_half2(v[p].z, v[p].w));
     fence_async_shared();
     __syncwarp();
-    if (threadIdx.x % 32 == 0) mbarrier_arrive(rings.b_full(at.stage));
+    if (threadIdx.x % 32 == 0) mbarrier_arrive(full + 8 * at.stage);
     if (part + S::GROUPS < S::PARTS) fetch();
 #pragma unroll
     for (int i = 0; i < S::GROUPS; i++) at.advance();
@@ -126,49 +99,42 @@ __device__ __forceinline__ void convert(const float* b, const DirectRings<S>& ri
 }
 
 template <class S, class Epilogue>
-__device__ __forceinline__ void produce_a(const CUtensorMap* a, const Epilogue& epilogue, const DirectRings<S>& rings, int first, int row) {
+__device__ __forceinline__ void produce_a(const CUtensorMap* a, const Epilogue& epilogue, uint32_t ring, uint32_t full, uint32_t empty, int first, int row) {
 #pragma unroll
-  for (int s = 0; s < S::A_SLOTS; s++) mbarrier_expect(rings.a_full(s), S::A_BYTES);
+  for (int s = 0; s < S::STAGES; s++) mbarrier_expect(full + 8 * s, S::A_BYTES);
   pdl_wait();
 #pragma unroll
-  for (int s = 0; s < S::A_SLOTS; s++) {
-    tma_load_3d(rings.a(s), a, 0, row, (first + s) * (S::DEPTH / 64), rings.a_full(s));
+  for (int s = 0; s < S::STAGES; s++) {
+    tma_load_3d(ring + s * S::STAGE_BYTES, a, 0, row, (first + s) * (S::DEPTH / 64), full + 8 * s);
     if (s == 0) epilogue.load();
   }
-  Ring<S::A_SLOTS> at;
-  for (int part = S::A_SLOTS; part < S::PARTS; part++, at.advance()) {
-    mbarrier_wait(rings.a_empty(at.stage), at.parity);
-    mbarrier_expect(rings.a_full(at.stage), S::A_BYTES);
-    tma_load_3d(rings.a(at.stage), a, 0, row, (first + part) * (S::DEPTH / 64), rings.a_full(at.stage));
+  Ring<S::STAGES> at;
+  for (int part = S::STAGES; part < S::PARTS; part++, at.advance()) {
+    mbarrier_wait(empty + 8 * at.stage, at.parity);
+    mbarrier_expect(full + 8 * at.stage, S::A_BYTES);
+    tma_load_3d(ring + at.stage * S::STAGE_BYTES, a, 0, row, (first + part) * (S::DEPTH / 64), full + 8 * at.stage);
   }
 }
 
 template <class S>
-__device__ __forceinline__ void multiply(float (&d)[S::BN / 2], const DirectRings<S>& rings, int warpgroup) {
+__device__ __forceinline__ void multiply(float (&d)[S::BN / 2], uint32_t ring, uint32_t full, uint32_t empty, int warpgroup) {
   const uint64_t a_form = wgmma_descriptor<128>(16, 1024);
   const uint64_t b_form = wgmma_descriptor<S::SWIZZLE>(S::DEPTH * S::SWIZZLE, 8 * S::SWIZZLE);
   const bool releases = (threadIdx.x & 127) == 0;
-  Ring<S::A_SLOTS> at_a;
-  Ring<S::B_SLOTS> at_b;
-  int previous_a = 0, previous_b = 0;
+  Ring<S::STAGES> at;
+  int previous = 0;
   for (int part = 0; part < S::PARTS; part++) {
-    mbarrier_wait(rings.b_full(at_b.stage), at_b.parity);
-    mbarrier_wait(rings.a_full(at_a.stage), at_a.parity);
-    const uint32_t a = rings.a(at_a.stage) + warpgroup * 8192, b = rings.b(at_b.stage);
+    mbarrier_wait(full + 8 * at.stage, at.parity);
+    const uint32_t a = ring + at.stage * S::STAGE_BYTES + warpgroup * 8192, b = ring + at.stage * S::STAGE_BYTES + S::A_BYTES;
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < S::DEPTH / 16; k++)
       Wgmma<S::BN>::template ss<1>(d, wgmma_at(a_form, a + k / 4 * (S::BM * 128) + k % 4 * 32), wgmma_at(b_form, b + 16 * S::SWIZZLE * k), (part | k) != 0);
     wgmma_commit();
     wgmma_wait<1>();
-    if (part > 0 && releases) {
-      mbarrier_arrive(rings.a_empty(previous_a));
-      mbarrier_arrive(rings.b_empty(previous_b));
-    }
-    previous_a = at_a.stage;
-    previous_b = at_b.stage;
-    at_a.advance();
-    at_b.advance();
+    if (part > 0 && releases) mbarrier_arrive(empty + 8 * previous);
+    previous = at.stage;
+    at.advance();
   }
   wgmma_wait<0>();
 }
@@ -178,17 +144,18 @@ template <class S, class Epilogue>
 __device__ __forceinline__ void gemm_direct(const CUtensorMap* a, const float* b, Epilogue epilogue, int tile) {
   using Memory = GemmMemory<S, Epilogue>;
   static_assert(Memory::TOTAL <= S::SHARED_LIMIT, "PER_SM blocks on a multiprocessor");
-  static_assert(DirectRings<S>::BARRIER_BYTES + 16 <= 16 * S::STAGES + 128, "room for the epilogue's barriers");
-  const uint32_t base = shared_base();
-  const DirectRings<S> rings = {base, base + Memory::BARRIERS};
+  const uint32_t base = shared_base(), full = base + Memory::BARRIERS, empty = full + 8 * S::STAGES;
   const int warp = threadIdx.x / 32;
   const int rank = S::SPLITS > 1 ? static_cast<int>(cluster_rank()) : 0;
   const int row = tile / S::N_TILES * S::BM, n = tile % S::N_TILES * S::BN;
-  epilogue.at(base + Memory::EPILOGUE, rings.barriers + DirectRings<S>::BARRIER_BYTES, rank);
+  epilogue.at(base + Memory::EPILOGUE, empty + 8 * S::STAGES, rank);
   if (threadIdx.x == S::MULTIPLIERS) {
     pdl_launch();
     prefetch_tensor_map(a);
-    rings.init();
+    for (int s = 0; s < S::STAGES; s++) {
+      mbarrier_init(full + 8 * s, 1 + S::CONVERTERS / S::GROUPS / 32);
+      mbarrier_init(empty + 8 * s, S::WARPGROUPS);
+    }
     epilogue.init();
     fence_mbarrier_init();
   }
@@ -198,11 +165,11 @@ __device__ __forceinline__ void gemm_direct(const CUtensorMap* a, const float* b
     if (threadIdx.x >= S::MULTIPLIERS + 32) {
       b += static_cast<size_t>(rank * S::PARTS * S::DEPTH) * S::N + n;
       if ((reinterpret_cast<uintptr_t>(b) & 15) == 0)
-        convert<S, true>(b, rings);
+        convert<S, true>(b, base, full, empty);
       else
-        convert<S, false>(b, rings);
+        convert<S, false>(b, base, full, empty);
     } else if (threadIdx.x == S::MULTIPLIERS) {
-      produce_a<S>(a, epilogue, rings, rank * S::PARTS, row);
+      produce_a<S>(a, epilogue, base, full, empty, rank * S::PARTS, row);
     }
     __syncwarp();
     if (Epilogue::CLUSTER_PHASES > 0) cluster_wait();
@@ -214,7 +181,7 @@ __device__ __forceinline__ void gemm_direct(const CUtensorMap* a, const float* b
   }
   epilogue.prepare(row + 16 * warp, n);
   float d[S::BN / 2];
-  multiply<S>(d, rings, warp / 4);
+  multiply<S>(d, base, full, empty, warp / 4);
   epilogue.finish(d, row + 16 * warp, n);
   epilogue.end();
 }

@@ -2,12 +2,12 @@
 #include "dims.h"
 #include "gemm/gemm_direct_sm90a.cuh"
 
-#define GEMM_FC_DIRECT(BM, BN, A_SLOTS, B_SLOTS)                                                                                                             \
-  extern "C" __global__ void __launch_bounds__(DirectShape<BM, BN, FFN, D, A_SLOTS, B_SLOTS>::THREADS, BM == 64 ? 2 : 1)                                                    \
+#define GEMM_FC_DIRECT(BM, BN, STAGES)                                                                                                             \
+  extern "C" __global__ void __launch_bounds__(DirectShape<BM, BN, FFN, D, STAGES>::THREADS, BM == 64 ? 2 : 1)                                                    \
       gemm_fc_direct_##BM##x##BN(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap out, const DirectHalfArgs args) {      \
-    using Shape = DirectShape<BM, BN, FFN, D, A_SLOTS, B_SLOTS>;                                                                                             \
+    using Shape = DirectShape<BM, BN, FFN, D, STAGES>;                                                                                             \
     gemm_direct<Shape>(&a, args.weights, TileHalfEpilogue<Shape, true>(&out, args.bias + blockIdx.x % Shape::N_TILES * BN), blockIdx.x);           \
   }
 
-GEMM_FC_DIRECT(64, 32, 4, 4)
-GEMM_FC_DIRECT(128, 64, 4, 4)
+GEMM_FC_DIRECT(64, 32, 4)
+GEMM_FC_DIRECT(128, 64, 4)

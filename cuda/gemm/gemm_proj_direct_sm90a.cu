@@ -11,12 +11,13 @@ struct ProjDirectArgs {
   int rows;
 };
 
-#define GEMM_PROJ_DIRECT(BM, BN, SPLITS, A_SLOTS, B_SLOTS)                                                                                            \
-  extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(DirectShape<BM, BN, D, FFN, A_SLOTS, B_SLOTS, SPLITS>::THREADS, BM == 64 ? 2 : 1)      \
+#define GEMM_PROJ_DIRECT(BM, BN, SPLITS, STAGES)                                                                                            \
+  extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(DirectShape<BM, BN, D, FFN, STAGES, SPLITS>::THREADS, BM == 64 ? 2 : 1)      \
       gemm_proj_direct_##BM##x##BN##_k##SPLITS(const __grid_constant__ CUtensorMap a, const ProjDirectArgs args) {                          \
-    using Shape = DirectShape<BM, BN, D, FFN, A_SLOTS, B_SLOTS, SPLITS>;                                                                              \
+    using Shape = DirectShape<BM, BN, D, FFN, STAGES, SPLITS>;                                                                              \
     gemm_direct<Shape>(&a, args.weights, SplitEpilogue<Shape>(args.bias, args.residual, args.out, args.rows), blockIdx.x / SPLITS);         \
   }
 
-GEMM_PROJ_DIRECT(64, 32, 4, 4, 4)
-GEMM_PROJ_DIRECT(128, 64, 4, 3, 3)
+GEMM_PROJ_DIRECT(64, 32, 4, 4)
+GEMM_PROJ_DIRECT(128, 32, 4, 4)
+GEMM_PROJ_DIRECT(128, 64, 4, 3)

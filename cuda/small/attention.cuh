@@ -1,8 +1,10 @@
-/* Attention of one head for 16 queries and up to 16 MT keys by one warp, all of it in registers: q, k and v come in the order in which the MMA wants them, and the
-   result leaves as the A operand of the output projection. Up to 16 rows k and v come straight from the workspace; above, where MT warps share a head, by way of shared memory.
+/* Attention of one head for 16 queries and up to 16 MT keys by one warp, all of it in registers: q, k and v come in the
+   order in which the MMA wants them, and the result leaves as the A operand of the output projection. Up to 16 rows k
+   and v come straight from the workspace; above, where MT warps share a head, by way of shared memory.
 
-   S = Q K^T / 8 (k: features, 8 t + 4 h + i of each 32), softmax in fp32 with base 2, O = P V. A column n of O stands for feature 8 n + tile, so that V is
-   read as whole vectors and lane t ends with features 16 t ... + 15 of its two rows: the projection's steps of group 16. */
+   S = Q K^T / 8 (k: features, 8 t + 4 h + i of each 32), softmax in fp32 with base 2, O = P V. A column n of O stands
+   for feature 8 n + tile, so that V is read as whole vectors and lane t ends with features 16 t ... + 15 of its two
+   rows: the projection's steps of group 16. */
 #pragma once
 
 #include "small/exchange.cuh"
@@ -24,27 +26,36 @@ struct Keys {
   __device__ __forceinline__ bool sees(int key) const { return first <= key && key <= last; }
 };
 
-/* What a warp takes in: Q of its two rows, K of a row for each eight keys (two halves of the features each), and of each 16 keys V of 2 t, 2 t + 1, 2 t + 8, 2 t + 9. */
+/* What a warp takes in: Q of its two rows, K of a row for each eight keys (two halves of the features each), and of
+ * each 16 keys V of 2 t, 2 t + 1, 2 t + 8, 2 t + 9. */
 template <int MT>
 struct Operands {
   uint4 q[4], k[4 * MT], v[4 * MT];
   static __device__ __forceinline__ int key_of_k(int i) { return i / 2 * 8 + threadIdx.x % 32 / 4; }
-  static __device__ __forceinline__ int key_of_v(int i) { return i / 4 * 16 + threadIdx.x % 4 * 2 + i % 2 + i % 4 / 2 * 8; }
+  static __device__ __forceinline__ int key_of_v(int i) {
+    return i / 4 * 16 + threadIdx.x % 4 * 2 + i % 2 + i % 4 / 2 * 8;
+  }
 };
 
-/* One word of each eight features of a head in the last row, a part by each lane: where receive() may wait for all of them. */
-__device__ __forceinline__ const __half* attention_sample(const __half (&qkv)[MAX_ROWS][QKV], int head, int rows) {
+/* Words of the last row spread over Q, K and V of the heads from `first` on: where receive() may wait for all of them.
+ */
+template <int HEADS_HERE>
+__device__ __forceinline__ const __half* attention_sample(const Exchange& exchange, int first, int rows) {
+  constexpr int WIDTH = HEADS_HERE * HEAD_DIM, EACH = HEADS_HERE > 3 ? 10 : 8;  // words of each part
   const int lane = threadIdx.x % 32;
-  return rows > FEW_ROWS ? &qkv[rows - 1][min(lane / 8, 2) * D + head * HEAD_DIM + lane % 8 * 8] : nullptr;
+  const int part = lane / EACH, feature = first * HEAD_DIM + lane % EACH * (WIDTH / EACH & ~1);
+  if (rows <= FEW_ROWS) return nullptr;
+  return part < 2 ? exchange.qk.at(rows - 1, part * D + feature) : exchange.v.at(rows - 1, feature);
 }
 
-__device__ __forceinline__ void load_operands(Operands<1>& in, const __half (&qkv)[MAX_ROWS][QKV], int head, int rows) {
+__device__ __forceinline__ void load_operands(Operands<1>& in, const Exchange& exchange, int head, int rows) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   uint4 all[12];
-  receive(all, attention_sample(qkv, head, rows), [&](int i) -> const void* {
+  receive(all, attention_sample<1>(exchange, head, rows), [&](int i) -> const void* {
     const int row = i < 4 ? i / 2 * 8 + g : i < 8 ? in.key_of_k(i - 4) : in.key_of_v(i - 8);
-    const int part = i / 4, feature = i < 8 ? 32 * (i % 2) + 8 * t : 8 * g;
-    return row < rows ? &qkv[row][part * D + head * HEAD_DIM + feature] : nullptr;
+    if (row >= rows) return nullptr;
+    return i < 8 ? exchange.qk.at(row, i / 4 * D + head * HEAD_DIM + 32 * (i % 2) + 8 * t)
+                 : exchange.v.at(row, head * HEAD_DIM + 8 * g);
   });
 #pragma unroll
   for (int i = 0; i < 4; ++i) in.q[i] = all[i], in.k[i] = all[4 + i], in.v[i] = all[8 + i];
@@ -52,18 +63,19 @@ __device__ __forceinline__ void load_operands(Operands<1>& in, const __half (&qk
 
 /* By all warps together, for HEADS / MT heads from `first` on. */
 template <int MT, int K_PITCH, int V_PITCH>
-__device__ __forceinline__ void load_operands(Operands<MT>& in, const __half (&qkv)[MAX_ROWS][QKV], int first, int head, int query, int rows, __half* staged_k,
-                                              __half* staged_v) {
+__device__ __forceinline__ void load_operands(Operands<MT>& in, const Exchange& exchange, int first, int head,
+                                              int query, int rows, __half* staged_k, __half* staged_v) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   const int place = threadIdx.x / 8, chunk = threadIdx.x % 8 * 8;  // place: a row of a head; 48 of the 192 at a time
   uint4 all[12];
-  receive(all, attention_sample(qkv, first + head, rows), [&](int i) -> const void* {
+  receive(all, attention_sample<HEADS / MT>(exchange, first, rows), [&](int i) -> const void* {
     if (i >= 8) {
       const int row = query + (i - 8) / 2 * 8 + g;
-      return row < rows ? &qkv[row][(first + head) * HEAD_DIM + 32 * (i % 2) + 8 * t] : nullptr;
+      return row < rows ? exchange.qk.at(row, (first + head) * HEAD_DIM + 32 * (i % 2) + 8 * t) : nullptr;
     }
-    const int p = place + 48 * (i % 4), row = p % (16 * MT);
-    return row < rows ? &qkv[row][(1 + i / 4) * D + (first + p / (16 * MT)) * HEAD_DIM + chunk] : nullptr;
+    const int p = place + 48 * (i % 4), row = p % (16 * MT), feature = (first + p / (16 * MT)) * HEAD_DIM + chunk;
+    if (row >= rows) return nullptr;
+    return i < 4 ? exchange.qk.at(row, D + feature) : exchange.v.at(row, feature);
   });
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -74,14 +86,16 @@ __device__ __forceinline__ void load_operands(Operands<MT>& in, const __half (&q
   __syncthreads();
 #pragma unroll
   for (int i = 0; i < 4 * MT; ++i) {
-    in.k[i] = *reinterpret_cast<const uint4*>(staged_k + (head * 16 * MT + in.key_of_k(i)) * K_PITCH + 32 * (i % 2) + 8 * t);
+    in.k[i] =
+        *reinterpret_cast<const uint4*>(staged_k + (head * 16 * MT + in.key_of_k(i)) * K_PITCH + 32 * (i % 2) + 8 * t);
     in.v[i] = *reinterpret_cast<const uint4*>(staged_v + (head * 16 * MT + in.key_of_v(i)) * V_PITCH + 8 * g);
   }
 }
 
 /* a[s]: step s of the projection's A. */
 template <int MT>
-__device__ __forceinline__ void attention(const Operands<MT>& in, int query, int rows, int seq_len, bool causal, uint32_t (&a)[4][4]) {
+__device__ __forceinline__ void attention(const Operands<MT>& in, int query, int rows, int seq_len, bool causal,
+                                          uint32_t (&a)[4][4]) {
   constexpr int KEY_TILES = 2 * MT;
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   float s[KEY_TILES][4];
@@ -135,8 +149,8 @@ __device__ __forceinline__ void attention(const Operands<MT>& in, int query, int
     for (int i = 0; i < 4; ++i) o[tile][i] = 0;
 #pragma unroll
   for (int j = 0; j < KEY_TILES / 2; ++j) {
-    const uint32_t p[4] = {pack(s[2 * j][0], s[2 * j][1]), pack(s[2 * j][2], s[2 * j][3]), pack(s[2 * j + 1][0], s[2 * j + 1][1]),
-                           pack(s[2 * j + 1][2], s[2 * j + 1][3])};
+    const uint32_t p[4] = {pack(s[2 * j][0], s[2 * j][1]), pack(s[2 * j][2], s[2 * j][3]),
+                           pack(s[2 * j + 1][0], s[2 * j + 1][1]), pack(s[2 * j + 1][2], s[2 * j + 1][3])};
 #pragma unroll
     for (int tile = 0; tile < 8; ++tile) {
       const uint32_t pick = tile % 2 ? 0x7632 : 0x5410;
@@ -147,7 +161,8 @@ __device__ __forceinline__ void attention(const Operands<MT>& in, int query, int
   }
 #pragma unroll
   for (int step = 0; step < 4; ++step) {
-    const int tile = step % 2 * 4, n = step / 2;  // features 16 t + 4 step + i: column 2 t + n of tiles 4 (step % 2) + i
+    const int tile = step % 2 * 4,
+              n = step / 2;  // features 16 t + 4 step + i: column 2 t + n of tiles 4 (step % 2) + i
 #pragma unroll
     for (int i = 0; i < 4; i += 2)
 #pragma unroll

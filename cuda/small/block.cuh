@@ -1,10 +1,14 @@
 /* The whole block for 1 to 64 rows in one launch: out = x1 + gelu(LN2(x1) W_fc + b_fc) W_proj + b_proj,
    x1 = x + attention(LN1(x) W_qkv + b_qkv) W_attn + b_attn.
 
-   Shapes: x, output (rows, 768) fp32, rows = batch seq_len <= 16 MT; they may be the same buffer. Grid: min(SMs, 128), all resident at once (cooperative launch);
-   384 threads. Shared memory: sizeof(Shared<MT, W>), 218 KB: the weights of a CTA are all on their way before the first is used, but for proj's, which take the place of qkv's.
-   Limiter: three exchanges of activations through L2, one after the other, and the bytes of the weights meanwhile.
-   x is read before anything that output depends on is sent, and output is written after everything was received: they may be the same. */
+   Shapes: x, output (rows, 768) fp32, rows = batch seq_len <= 16 MT; they may be the same buffer.
+   Grid: min(SMs, 128), all resident at once, hence a cooperative launch; 384 threads.
+   Shared memory: sizeof(Shared<MT, W>), 167 to 218 KB. A CTA's weights are on their way long before they are used.
+   Limiter: the exchanges of activations through L2, one after the other (three up to 16 rows, six above), and above 16
+   rows the bytes from L2 to the SMs, activations and weights together.
+
+   x is read before anything that output depends on is sent, and output is written after everything was received: they
+   may be the same. A grid smaller than the slices are many takes them in turns. */
 #pragma once
 
 #include "small/phases.cuh"
@@ -25,10 +29,11 @@ __device__ __forceinline__ void load_rows(const float* x, int rows, float4 (&v)[
 __device__ __forceinline__ void receive_rows(const Blocked<float, D>& x1, int rows, float4 (&v)[2][4]) {
   const int lane = threadIdx.x % 32, g = lane / 4;
   uint4 bits[8];
-  receive(bits, rows > FEW_ROWS ? x1.at(rows - 1, threadIdx.x / 32 * 64 + lane % 8 * 8) : nullptr, [&](int i) -> const void* {
-    const int row = 8 * (i / 4) + g;
-    return row < rows ? x1.at(row, norm_feature(i % 4)) : nullptr;
-  });
+  receive(bits, rows > FEW_ROWS ? x1.at(rows - 1, threadIdx.x / 32 * 64 + lane % 8 * 8) : nullptr,
+          [&](int i) -> const void* {
+            const int row = 8 * (i / 4) + g;
+            return row < rows ? x1.at(row, norm_feature(i % 4)) : nullptr;
+          });
 #pragma unroll
   for (int i = 0; i < 8; ++i) v[i / 4][i % 4] = floats(bits[i]);
 }
@@ -36,18 +41,22 @@ __device__ __forceinline__ void receive_rows(const Blocked<float, D>& x1, int ro
 template <class W>
 __device__ __forceinline__ void load_norm(const float* norm, float4 (&gamma)[4], float4 (&beta)[4]) {
 #pragma unroll
-  for (int s = 0; s < 4; ++s) gamma[s] = W::vector(norm + norm_feature(s)), beta[s] = W::vector(norm + D + norm_feature(s));
+  for (int s = 0; s < 4; ++s)
+    gamma[s] = W::vector(norm + norm_feature(s)), beta[s] = W::vector(norm + D + norm_feature(s));
 }
 
 template <class W>
 __device__ __forceinline__ void load_norm_row(Row& x, Row& gamma, Row& beta, const float* from, const float* norm) {
 #pragma unroll
-  for (int i = 0; i < 6; ++i) x.v[i] = load_early(from + x.feature(i)), gamma.v[i] = W::vector(norm + x.feature(i)), beta.v[i] = W::vector(norm + D + x.feature(i));
+  for (int i = 0; i < 6; ++i)
+    x.v[i] = load_early(from + x.feature(i)), gamma.v[i] = W::vector(norm + x.feature(i)),
+    beta.v[i] = W::vector(norm + D + x.feature(i));
 }
 
 template <int MT, class W>
-__device__ __forceinline__ void block(const float* x, float* output, const typename W::Matrices& matrices, const Vectors& vectors, Workspace& workspace,
-                                      int rows, int seq_len, bool causal) {
+__device__ __forceinline__ void block(const float* x, float* output, const typename W::Matrices& matrices,
+                                      const Vectors& vectors, Workspace& workspace, int rows, int seq_len,
+                                      bool causal) {
   using C = Cut<MT, W::SPLIT_PROJ>;
   using QkvS = typename C::Qkv;
   using AttnS = typename C::Attn;
@@ -55,11 +64,12 @@ __device__ __forceinline__ void block(const float* x, float* output, const typen
   using ProjS = typename C::Proj;
   extern __shared__ __align__(128) unsigned char raw[];
   auto& shared = *reinterpret_cast<Shared<MT, W>*>(raw);
-  const int grid = gridDim.x;
-  // The narrow matrices' slices start three quarters round the grid: where they or qkv's are fewer than the CTAs, different ones go without.
+  const int grid = gridDim.x, warp = threadIdx.x / 32;
+  // The narrow matrices' slices start three quarters round the grid: where they or qkv's are fewer than the CTAs,
+  // different ones go without.
   const int wide = blockIdx.x, narrow = (blockIdx.x + 3 * (grid / 4)) % grid;
-  uint64_t *qkv_arrived = &shared.arrived[0], *norm2_arrived = &shared.arrived[1], *attn_arrived = &shared.arrived[2], *fc_arrived = &shared.arrived[3],
-           *proj_arrived = &shared.arrived[4];
+  uint64_t *qkv_arrived = &shared.arrived[0], *norm2_arrived = &shared.arrived[1], *attn_arrived = &shared.arrived[2],
+           *fc_arrived = &shared.arrived[3], *proj_arrived = &shared.arrived[4];
   const auto bring_qkv = [&](int slice, int first_warp) {
     W::template bring<QkvS>(shared.qkv(), shared.b_qkv, matrices, vectors.b_qkv, slice, qkv_arrived, first_warp);
   };
@@ -77,9 +87,10 @@ __device__ __forceinline__ void block(const float* x, float* output, const typen
   // What LN1 needs is asked for before anything else.
   float4 v[2][4], gamma[4], beta[4];
   Row row_x, row_gamma, row_beta;
-  const bool is_norm_warp = C::SPLIT && threadIdx.x / 32 == WARPS - 1;  // does a row for everybody
+  const bool is_norm_warp = C::SPLIT && warp == WARPS - 1;  // does a row for everybody
   if constexpr (C::SPLIT) {
-    if (is_norm_warp && blockIdx.x < rows) load_norm_row<W>(row_x, row_gamma, row_beta, x + blockIdx.x * D, vectors.norm1);
+    if (is_norm_warp && blockIdx.x < rows)
+      load_norm_row<W>(row_x, row_gamma, row_beta, x + blockIdx.x * D, vectors.norm1);
   } else if (has_qkv) {
     load_rows(x, rows, v);
     load_norm<W>(vectors.norm1, gamma, beta);
@@ -100,8 +111,10 @@ __device__ __forceinline__ void block(const float* x, float* output, const typen
 
   const Epoch last = workspace.epoch[blockIdx.x];
   Exchange& exchange = workspace.copy[last.launches % 2];
-  uint32_t a[4][MT][4];
-  uint32_t parity = 0;  // of the arrivals: the first slice's, then the next one's if the grid is smaller than the slices are many
+  using Mine = Share<MT, W>;
+  uint32_t a[D / Mine::DEPTHS / 16][Mine::TILES][4];
+  uint32_t parity =
+      0;  // of the arrivals: the first slice's, then the next one's if the grid is smaller than the slices are many
   const auto next_slice = [&] {
     async_fence();
     __syncthreads();
@@ -115,7 +128,7 @@ __device__ __forceinline__ void block(const float* x, float* output, const typen
     }
   if (has_qkv) {
     if constexpr (C::SPLIT) {
-      receive_fragments<MT>(exchange.h[0], rows, a);
+      receive_fragments<Mine>(exchange.h[0], rows, a);
     } else {
       layernorm(v, gamma, beta, shared.moments, a);
     }
@@ -125,14 +138,24 @@ __device__ __forceinline__ void block(const float* x, float* output, const typen
         next_slice();
         bring_qkv(slice, 0);
       }
-      dense<QkvS, W, MT>(a, shared.qkv(), shared.qkv_sums(), qkv_arrived, parity, shared.b_qkv, slice, rows,
-                         [&](int row, int column, float4 sum) { send(&exchange.qkv[row][column], sum); });
+      dense<QkvS, W, Mine>(a, shared.qkv(), shared.qkv_sums(), qkv_arrived, parity, shared.b_qkv, slice, rows,
+                           [&](int row, int column, float4 sum) {
+                             send(column < 2 * D ? exchange.qk.at(row, column) : exchange.v.at(row, column - 2 * D),
+                                  sum);
+                           });
     }
     async_fence();
   }
   __syncthreads();
   clear(workspace.copy[~last.launches % 2], min(last.rows, MAX_ROWS), last.split, last.split_proj);
 
+  const auto lay_base = [&](int row) {  // of the row this warp will put together; a lane reads what it wrote
+#pragma unroll
+    for (int i = 0; i < 6; ++i)
+      *reinterpret_cast<float4*>(shared.base + Row::feature(i)) =
+          add(load_early(x + row * D + Row::feature(i)), W::vector(vectors.b_attn + Row::feature(i)));
+  };
+  if (is_norm_warp && blockIdx.x < rows) lay_base(blockIdx.x);
   parity = 0;
   for (int slice = narrow; slice < AttnS::COUNT; slice += grid) {
     if (slice != narrow) {
@@ -152,21 +175,20 @@ __device__ __forceinline__ void block(const float* x, float* output, const typen
   if constexpr (C::SPLIT) {
     if (is_norm_warp)
       for (int row = blockIdx.x; row < rows; row += grid) {
-#pragma unroll
-        for (int i = 0; i < 6; ++i) {
-          const float4 base = add(load_early(x + row * D + Row::feature(i)), W::vector(vectors.b_attn + Row::feature(i)));
-          *reinterpret_cast<float4*>(shared.base + Row::feature(i)) = base;  // for this lane alone
-        }
+        if (row != blockIdx.x) lay_base(row);
         const Row x1 = assemble<AttnS::SPLITS>(exchange, shared.base, row);
 #pragma unroll
-        for (int i = 0; i < 6; ++i) row_gamma.v[i] = quad(shared.norm2 + Row::feature(i)), row_beta.v[i] = quad(shared.norm2 + D + Row::feature(i));
+        for (int i = 0; i < 6; ++i)
+          row_gamma.v[i] = quad(shared.norm2 + Row::feature(i)),
+          row_beta.v[i] = quad(shared.norm2 + D + Row::feature(i));
         normalize_row(x1, row_gamma, row_beta, exchange.h[1], row);
       }
-    receive_fragments<MT>(exchange.h[1], rows, a);
+    receive_fragments<Mine>(exchange.h[1], rows, a);
   } else {
     receive_rows(exchange.x1, rows, v);
 #pragma unroll
-    for (int s = 0; s < 4; ++s) gamma[s] = quad(shared.norm2 + norm_feature(s)), beta[s] = quad(shared.norm2 + D + norm_feature(s));
+    for (int s = 0; s < 4; ++s)
+      gamma[s] = quad(shared.norm2 + norm_feature(s)), beta[s] = quad(shared.norm2 + D + norm_feature(s));
     layernorm(v, gamma, beta, shared.moments, a);
   }
   for (int slice = wide; slice < FcS::COUNT; slice += grid) {
@@ -174,9 +196,11 @@ __device__ __forceinline__ void block(const float* x, float* output, const typen
       next_slice();
       bring_fc(slice, 0);
     }
-    dense<FcS, W, MT>(a, shared.fc, shared.fc_sums(), fc_arrived, parity, shared.b_fc, slice, rows, [&](int row, int column, float4 sum) {
-      send(exchange.f.at(row, column), make_float4(gelu(sum.x), gelu(sum.y), gelu(sum.z), gelu(sum.w)));
-    });
+    dense<FcS, W, Mine>(a, shared.fc, shared.fc_sums(), fc_arrived, parity, shared.b_fc, slice, rows,
+                        [&](int row, int column, float4 sum) {
+                          send(exchange.f.at(row, column),
+                               make_float4(gelu(sum.x), gelu(sum.y), gelu(sum.z), gelu(sum.w)));
+                        });
   }
 
   parity = 0;
@@ -185,9 +209,10 @@ __device__ __forceinline__ void block(const float* x, float* output, const typen
       next_slice();
       bring_proj(slice, 0);
     }
-    project<ProjS, W, MT>(shared, proj_arrived, parity, exchange, slice, rows, output);
+    project<ProjS, W, MT, Mine>(shared, proj_arrived, parity, exchange, slice, rows, output);
   }
-  if (threadIdx.x == 0) workspace.epoch[blockIdx.x] = {last.launches + 1, static_cast<uint32_t>(rows), C::SPLIT, C::SPLIT_PROJ};
+  if (threadIdx.x == 0)
+    workspace.epoch[blockIdx.x] = {last.launches + 1, static_cast<uint32_t>(rows), C::SPLIT, C::SPLIT_PROJ};
 }
 
 }  // namespace small

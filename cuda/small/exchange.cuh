@@ -1,12 +1,14 @@
 /* How activations pass between CTAs without a barrier: every 32-bit word carries its own flag.
 
-   A copy of the exchange area is all ones before a launch works in it. 0xffffffff is a NaN that no rounding instruction produces
-   (they give 0x7fffffff, and 0x7fff in half precision), so a word that differs from it has been written in this launch, once and for good. A reader
-   polls the very words it needs, and the data arrives with the news that it is there: one store and one load through L2
-   where a grid barrier needs a store, a fence, an atomic, a poll and only then the load. No order between words is needed, so relaxed accesses do.
+   A copy of the exchange area is all ones before a launch works in it. 0xffffffff is a NaN that no rounding instruction
+   produces (they give 0x7fffffff, and 0x7fff in half precision), so a word that differs from it has been written in
+   this launch, once and for good. A reader polls the very words it needs, and the data arrives with the news that it is
+   there: one store and one load through L2 where a grid barrier needs a store, a fence, an atomic, a poll and only then
+   the load. No order between words is needed, so relaxed accesses do.
 
-   A launch works in the copy of its parity and clears the other one, which the launch before it used. The count of launches is kept by
-   each CTA for itself, so all launches on one workspace must have the same grid, and no two may run at the same time. */
+   A launch works in the copy of its parity and clears the other one, which the launch before it used. The count of
+   launches is kept by each CTA for itself, so all launches on one workspace must have the same grid, and no two may run
+   at the same time. */
 #pragma once
 
 #include "small/layout.cuh"
@@ -22,8 +24,9 @@ __device__ __forceinline__ float4 floats(uint4 v) {
   return make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w));
 }
 
-/* Loads v[i] from at(i), or zeros where at(i) is null, until every word has been written. The whole warp calls it. With many rows a failed attempt
-   would load a lot in vain: then each lane first waits for one word of the last row, `sample`, between them from every CTA that has a part. */
+/* Loads v[i] from at(i), or zeros where at(i) is null, until every word has been written. The whole warp calls it. With
+   many rows a failed attempt would load a lot in vain: then each lane first waits for one word, `sample`, between them
+   from nearly every CTA that has a part. */
 template <int N, class At>
 __device__ __forceinline__ void receive(uint4 (&v)[N], const void* sample, At at) {
   if (sample)
@@ -55,28 +58,33 @@ __device__ __forceinline__ float4 receive_one(const float* p) {
 __device__ __forceinline__ void send(float* p, float4 v) {
   store_strong(p, make_uint4(__float_as_uint(v.x), __float_as_uint(v.y), __float_as_uint(v.z), __float_as_uint(v.w)));
 }
-__device__ __forceinline__ void send(__half* p, float4 v) { store_strong(p, make_uint2(pack(v.x, v.y), pack(v.z, v.w))); }
+__device__ __forceinline__ void send(__half* p, float4 v) {
+  store_strong(p, make_uint2(pack(v.x, v.y), pack(v.z, v.w)));
+}
 
 /* Makes ready for the next launch what the last one wrote. All threads of all CTAs share the work. */
 __device__ inline void clear(Exchange& old, uint32_t rows, bool split, bool split_proj) {
   const uint32_t first = blockIdx.x * THREADS + threadIdx.x, step = gridDim.x * THREADS;
   const auto fill = [&](void* p, uint32_t bytes) {
-    for (uint32_t i = first; i < bytes / 16; i += step) store_strong(static_cast<uint4*>(p) + i, make_uint4(EMPTY, EMPTY, EMPTY, EMPTY));
+    for (uint32_t i = first; i < bytes / 16; i += step)
+      store_strong(static_cast<uint4*>(p) + i, make_uint4(EMPTY, EMPTY, EMPTY, EMPTY));
   };
-  const auto fill_blocks = [&](void* p, uint32_t blocks) {  // of 64 bytes a row
-    for (uint32_t i = first; i < blocks * rows * 4; i += step) {
-      const uint32_t block = i / (rows * 4);
-      store_strong(static_cast<uint4*>(p) + block * (MAX_ROWS * 4) + (i - block * (rows * 4)), make_uint4(EMPTY, EMPTY, EMPTY, EMPTY));
-    }
+  const auto fill_blocks = [&](auto& activations) {
+    const uint32_t used = rows * (sizeof activations.block[0][0] / 16),
+                   blocks = activations.BLOCKS;  // vectors of a block
+    for (uint32_t i = first; i < blocks * used; i += step)
+      store_strong(reinterpret_cast<uint4*>(activations.block[i / used]) + i % used,
+                   make_uint4(EMPTY, EMPTY, EMPTY, EMPTY));
   };
-  fill(old.qkv, rows * sizeof old.qkv[0]);
-  fill_blocks(&old.x1, D / 16);
-  fill_blocks(&old.f, FFN / 32);
+  fill_blocks(old.qk);
+  fill_blocks(old.v);
+  fill_blocks(old.x1);
+  fill_blocks(old.f);
   if (split_proj)
     for (int s = 0; s < 4; ++s) fill(old.proj_sums[s], rows * sizeof old.proj_sums[0][0]);
   if (!split) return;
-  fill_blocks(&old.h[0], D / 32);
-  fill_blocks(&old.h[1], D / 32);
+  fill_blocks(old.h[0]);
+  fill_blocks(old.h[1]);
   for (int s = 0; s < 4; ++s) fill(old.attn_sums[s], rows * sizeof old.attn_sums[0][0]);
 }
 

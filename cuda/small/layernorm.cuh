@@ -1,8 +1,10 @@
-/* LayerNorm, in two forms. Up to 16 rows every CTA does all of it for itself, each warp holding 64 of the 768 features of all rows in registers, as A fragments
-   want them. Above, that would be too much to read for each: a warp somewhere does a row and sends it round, which takes one exchange more.
+/* LayerNorm, in two forms. Up to 16 rows every CTA does all of it for itself, each warp holding 64 of the 768 features
+   of all rows in registers, as A fragments want them. Above, that would be too much to read for each: a warp somewhere
+   does a row and sends it round, which takes one exchange more.
 
-   Value (j, s): row 8 j + g, features 64 warp + 16 s + 4 t ... + 3. Two passes over the registers for a warp's own mean and sum of squared deviations, then
-   the twelve pairs of a row are merged (Chan): nothing is lost to cancellation however far the mean is from zero. */
+   Value (j, s): row 8 j + g, features 64 warp + 16 s + 4 t ... + 3. Two passes over the registers for a warp's own mean
+   and sum of squared deviations, then the twelve pairs of a row are merged (Chan): nothing is lost to cancellation
+   however far the mean is from zero. */
 #pragma once
 
 #include "small/exchange.cuh"
@@ -21,8 +23,8 @@ __device__ __forceinline__ float sum_over_t(float v) {
 }
 
 /* gamma[s], beta[s]: of features 64 warp + 16 s + 4 t ... + 3. a[s][0]: the fragment of step s. */
-__device__ __forceinline__ void layernorm(const float4 (&x)[2][4], const float4 (&gamma)[4], const float4 (&beta)[4], Moments& moments,
-                                          uint32_t (&a)[4][1][4]) {
+__device__ __forceinline__ void layernorm(const float4 (&x)[2][4], const float4 (&gamma)[4], const float4 (&beta)[4],
+                                          Moments& moments, uint32_t (&a)[4][1][4]) {
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
   for (int j = 0; j < 2; ++j) {
@@ -69,8 +71,10 @@ struct Row {
   static __device__ __forceinline__ int feature(int i) { return 128 * i + threadIdx.x % 32 * 4; }
 };
 
-/* One row by one warp, for fragments of GROUP 4 that are read two steps at a time: of each 32 features, 16 h + 4 t + i goes to place 8 t + 4 h + i. */
-__device__ __forceinline__ void normalize_row(const Row& x, const Row& gamma, const Row& beta, Blocked<__half, D>& to, int row) {
+/* One row by one warp, for fragments of GROUP 4 that are read two steps at a time: of each 32 features, 16 h + 4 t + i
+ * goes to place 8 t + 4 h + i. */
+__device__ __forceinline__ void normalize_row(const Row& x, const Row& gamma, const Row& beta, Blocked<__half, D>& to,
+                                              int row) {
   const auto sum_over_warp = [](float v) {
 #pragma unroll
     for (int d = 16; d; d /= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
@@ -91,7 +95,8 @@ __device__ __forceinline__ void normalize_row(const Row& x, const Row& gamma, co
     const int k = x.feature(i);
     const float4 v = x.v[i], g = gamma.v[i], b = beta.v[i];
     send(to.at(row, k / 32 * 32 + k % 16 * 2 + k % 32 / 16 * 4),
-         make_float4((v.x - mean) * scale * g.x + b.x, (v.y - mean) * scale * g.y + b.y, (v.z - mean) * scale * g.z + b.z, (v.w - mean) * scale * g.w + b.w));
+         make_float4((v.x - mean) * scale * g.x + b.x, (v.y - mean) * scale * g.y + b.y,
+                     (v.z - mean) * scale * g.z + b.z, (v.w - mean) * scale * g.w + b.w));
   }
 }
 

@@ -16,8 +16,8 @@ constexpr int THREADS = 32 * WARPS;
 constexpr int MAX_GRID = 128;
 constexpr int COLS = 24;  // columns of a slice, but for the narrow matrices' up to 16 rows
 
-/* A matrix (K, N) of the block, its place in the caller's buffer, and GROUP: how many neighbouring k a lane takes for its own, which is what
-   its vector loads of A bring (stream.cuh). */
+/* A matrix (K, N) of the block, its place in the caller's buffer, and GROUP: how many neighbouring k a lane takes for
+   its own, which is what its vector loads of A bring (stream.cuh). */
 struct Qkv {
   static constexpr int K = D, N = QKV, OFFSET = W_QKV, GROUP = 4;
 };
@@ -31,7 +31,8 @@ struct Proj {
   static constexpr int K = FFN, N = D, OFFSET = W_PROJ, GROUP = 8;
 };
 
-/* The part of matrix M that a CTA takes: ROWS x WIDTH, K / ROWS splits of one column range lying next to each other in the numbering. */
+/* The part of matrix M that a CTA takes: ROWS x WIDTH, K / ROWS splits of one column range lying next to each other in
+ * the numbering. */
 template <class M, int ROWS_, int WIDTH_>
 struct Slice {
   using Matrix = M;
@@ -43,10 +44,10 @@ struct Slice {
   static __device__ __forceinline__ int column(int slice) { return slice / SPLITS * WIDTH; }
 };
 
-/* The cuts for MT tiles of 16 rows. Up to 16 rows each CTA normalises all rows for itself, and only fp32 weights have proj split along
-   K across CTAs (rows of 8 columns, 32 bytes, are slow to bring). Above, work is divided
-   so that the activations a CTA reads stay few, at the price of more exchanges: the two narrow products (768 columns) are split, their sums meeting in the
-   workspace, and a row is normalised once and sent round. */
+/* The cuts for MT tiles of 16 rows. Up to 16 rows each CTA normalises all rows for itself, and only fp32 weights have
+   proj split along K across CTAs (rows of 8 columns, 32 bytes, are slow to bring). Above, work is divided so that the
+   activations a CTA reads stay few, at the price of more exchanges: the two narrow products (768 columns) are split,
+   their sums meeting in the workspace, and a row is normalised once and sent round. */
 template <int MT, bool SPLIT_PROJ_>
 struct Cut {
   static constexpr bool SPLIT = MT > 1, SPLIT_PROJ = SPLIT || SPLIT_PROJ_;
@@ -56,19 +57,32 @@ struct Cut {
   using Proj = Slice<small::Proj, SPLIT_PROJ ? FFN / 4 : FFN, SPLIT_PROJ ? COLS : 8>;
 };
 
-/* Activations that will be the A of a product lie in blocks of 64 bytes of neighbouring k, the rows of a block one behind the other: what a warp reads in one
-   go, eight rows of four lanes, is then 512 bytes in a run. */
-template <class T, int K>
+/* How the warps of a CTA divide a product of MT row tiles: GROUPS along the rows, the rest along K. Along K a warp
+   reads each weight once but has more sums to lay down; two groups pay from 64 rows on, where a fragment is one read
+   (fp16), not four and a rounding (fp32). */
+template <int MT, class W>
+struct Share {
+  static constexpr int GROUPS = MT == 4 && sizeof(typename W::Element) == 2 ? 2 : 1;
+  static constexpr int TILES = MT / GROUPS, DEPTHS = WARPS / GROUPS;  // row tiles of a warp, parts of K
+  static __device__ __forceinline__ int row() { return threadIdx.x / 32 % GROUPS * TILES * 16; }
+  static __device__ __forceinline__ int depth() { return threadIdx.x / 32 / GROUPS; }
+};
+
+/* Activations lie in blocks of 64 bytes of neighbouring features, the rows of a block one behind the other: what a warp
+   reads in one go for the A of a product, eight rows by four lanes, is then 512 bytes in a run. (V is read by eight
+   lanes to a row: 128.) */
+template <class T, int K, int BYTES = 64>
 struct Blocked {
-  static constexpr int WIDTH = 64 / sizeof(T);
-  T block[K / WIDTH][MAX_ROWS][WIDTH];
+  static constexpr int WIDTH = BYTES / sizeof(T), BLOCKS = K / WIDTH;
+  T block[BLOCKS][MAX_ROWS][WIDTH];
   __device__ __forceinline__ T* at(int row, int k) { return &block[k / WIDTH][row][k % WIDTH]; }
   __device__ __forceinline__ const T* at(int row, int k) const { return &block[k / WIDTH][row][k % WIDTH]; }
 };
 
 /* Activations on their way from one phase to the next, twice: a launch works in one copy and clears the other. */
 struct Exchange {
-  __half qkv[MAX_ROWS][QKV];
+  Blocked<__half, 2 * D> qk;
+  Blocked<__half, D, 128> v;  // a head to a block
   Blocked<float, D> x1;
   Blocked<__half, D> h[2];  // LN1's and LN2's output, above 16 rows
   Blocked<__half, FFN> f;
@@ -78,7 +92,7 @@ struct Exchange {
 
 /* A CTA's own memory from launch to launch. */
 struct alignas(16) Epoch {
-  uint32_t launches;     // how many it has seen; the parity picks the copy
+  uint32_t launches;                 // how many it has seen; the parity picks the copy
   uint32_t rows, split, split_proj;  // of the last one: what is to be cleared
 };
 

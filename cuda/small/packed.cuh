@@ -1,8 +1,8 @@
-/* Weights prepared once: fp16, in the very order in which the lanes take them as B operands: whole runs of memory on the way in, one 8-byte read for each
-   fragment on the way out.
+/* Weights prepared once: fp16, in the very order in which the lanes take them as B operands: whole runs of memory on
+   the way in, one 8-byte read for each fragment on the way out.
 
-   A matrix (K, N) is kept as [N / 8 column tiles][K / 16 steps][32 lanes][4 halves]; lane (g, t) of a step has column 8 tile + g and the rows that
-   stream.cuh gives it for the matrix's GROUP. The vectors follow in fp32. */
+   A matrix (K, N) is kept as [N / 8 column tiles][K / 16 steps][32 lanes][4 halves]; lane (g, t) of a step has column 8
+   tile + g and the rows that stream.cuh gives it for the matrix's GROUP. The vectors follow in fp32. */
 #pragma once
 
 #include "small/layout.cuh"
@@ -29,7 +29,8 @@ struct PackedWeights {
   static __device__ __forceinline__ const __half* matrix(const Matrices& m, Proj) { return m.prepared->proj; }
 
   template <class S>
-  static __device__ __forceinline__ void bring(__half* to, float* bias_to, const Matrices& m, const float* bias, int slice, uint64_t* bar, int first_warp) {
+  static __device__ __forceinline__ void bring(__half* to, float* bias_to, const Matrices& m, const float* bias,
+                                               int slice, uint64_t* bar, int first_warp) {
     const int tile = static_cast<int>(threadIdx.x / 32) - first_warp;
     if (threadIdx.x % 32 || tile < 0 || tile >= S::TILES) return;
     const __half* from = matrix(m, typename S::Matrix{}) + (S::column(slice) * S::Matrix::K + S::row(slice) * 8);

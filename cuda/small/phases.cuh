@@ -1,5 +1,6 @@
-/* The phases of the block, each on one slice of its weight matrix: LN + QKV and LN + FC (dense), attention + output projection (attend), proj (project).
-   A slice's product is summed over the warps through shared memory, in the order of the warps, and over CTAs in the order of the splits: the same bits every time. */
+/* The phases of the block, each on one slice of its weight matrix: LN + QKV and LN + FC (dense), attention + output
+   projection (attend), proj (project). A slice's product is summed over the warps through shared memory, in the order
+   of the warps, and over CTAs in the order of the splits: the same bits every time. */
 #pragma once
 
 #include "small/attention.cuh"
@@ -21,7 +22,8 @@ __device__ __forceinline__ void zero(float (&sums)[MT][TILES][4]) {
 
 /* One step of the MMA for all row tiles and the whole width of the slice. */
 template <class S, class W, int MT>
-__device__ __forceinline__ void multiply(float (&sums)[MT][S::TILES][4], const uint32_t (&a)[MT][4], const typename W::Element* slice, int step) {
+__device__ __forceinline__ void multiply(float (&sums)[MT][S::TILES][4], const uint32_t (&a)[MT][4],
+                                         const typename W::Element* slice, int step) {
 #pragma unroll
   for (int u = 0; u < S::TILES; ++u) {
     const uint2 b = W::template fragment<S>(slice, step, u);
@@ -40,10 +42,13 @@ __device__ __forceinline__ void lay_down(float* to, const float (&sums)[MT][TILE
     for (int u = 0; u < TILES; ++u)
 #pragma unroll
       for (int r = 0; r < 2; ++r)
-        *reinterpret_cast<float2*>(to + (16 * m + 8 * r + g) * 8 * TILES + 8 * u + 2 * t) = make_float2(sums[m][u][2 * r], sums[m][u][2 * r + 1]);
+        *reinterpret_cast<float2*>(to + (16 * m + 8 * r + g) * 8 * TILES + 8 * u + 2 * t) =
+            make_float2(sums[m][u][2 * r], sums[m][u][2 * r + 1]);
 }
 
-__device__ __forceinline__ float4 add(float4 a, float4 b) { return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w); }
+__device__ __forceinline__ float4 add(float4 a, float4 b) {
+  return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
 
 __device__ __forceinline__ float4 quad(const float* p) { return *reinterpret_cast<const float4*>(p); }
 
@@ -68,21 +73,25 @@ __device__ __forceinline__ void fragments(uint32_t (&a)[MT][4], const uint4 (&v)
 #pragma unroll
   for (int m = 0; m < MT; ++m) {
     const uint4 p = v[2 * m], q = v[2 * m + 1];
-    a[m][0] = second ? p.z : p.x, a[m][1] = second ? q.z : q.x, a[m][2] = second ? p.w : p.y, a[m][3] = second ? q.w : q.y;
+    a[m][0] = second ? p.z : p.x, a[m][1] = second ? q.z : q.x, a[m][2] = second ? p.w : p.y,
+    a[m][3] = second ? q.w : q.y;
   }
 }
 
-/* This warp's 64 features of all rows of LN's output, as normalize_row sends it. */
-template <int MT>
-__device__ __forceinline__ void receive_fragments(const Blocked<__half, D>& h, int rows, uint32_t (&a)[4][MT][4]) {
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  uint4 in[2][2 * MT];
-  receive(reinterpret_cast<uint4(&)[4 * MT]>(in), h.at(min(lane + warp % 2 * 32, rows - 1), 64 * warp), [&](int i) -> const void* {
-    const int row = i % (2 * MT) * 8 + g;
-    return row < rows ? h.at(row, 64 * warp + i / (2 * MT) * 32 + 8 * t) : nullptr;
+/* This warp's rows and features of LN's output, as normalize_row sends it. */
+template <class Mine>
+__device__ __forceinline__ void receive_fragments(const Blocked<__half, D>& h, int rows,
+                                                  uint32_t (&a)[D / Mine::DEPTHS / 16][Mine::TILES][4]) {
+  constexpr int FEATURES = D / Mine::DEPTHS, VECTORS = 2 * Mine::TILES;
+  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  const int k = FEATURES * Mine::depth();
+  uint4 in[FEATURES / 32][VECTORS];
+  receive(reinterpret_cast<uint4(&)[FEATURES / 32 * VECTORS]>(in), h.at(rows - 1, k), [&](int i) -> const void* {
+    const int row = Mine::row() + i % VECTORS * 8 + g;
+    return row < rows ? h.at(row, k + i / VECTORS * 32 + 8 * t) : nullptr;
   });
 #pragma unroll
-  for (int s = 0; s < 4; ++s) fragments<MT>(a[s], in[s / 2], s % 2);
+  for (int s = 0; s < FEATURES / 16; ++s) fragments<Mine::TILES>(a[s], in[s / 2], s % 2);
 }
 
 /* What of a slice's result this thread finishes: four columns of a row, if that row is there. */
@@ -91,8 +100,8 @@ struct Quad {
   int row = threadIdx.x / (S::WIDTH / 4), c = threadIdx.x % (S::WIDTH / 4) * 4;
 };
 
-/* The end of a product whose K is split over CTAs. Each row is finished by one of them, which adds the others' sums in their order; `sum` is this CTA's at first.
-   Returns whether this thread holds a finished one. */
+/* The end of a product whose K is split over CTAs. Each row is finished by one of them, which adds the others' sums in
+   their order; `sum` is this CTA's at first. Returns whether this thread holds a finished one. */
 template <class S, int MT>
 __device__ __forceinline__ bool meet(float4& sum, float (&sums)[4][MAX_ROWS][D], int split, int row, int column) {
   if constexpr (S::SPLITS == 1) return true;
@@ -107,26 +116,31 @@ __device__ __forceinline__ bool meet(float4& sum, float (&sums)[4][MAX_ROWS][D],
   return true;
 }
 
-/* a W + bias, `a` being this warp's 64 features: QKV and FC. `finish` gets row, column and the sum of four columns. */
-template <class S, class W, int MT, class Finish>
-__device__ __forceinline__ void dense(const uint32_t (&a)[4][MT][4], const typename W::Element* weights, Summands area, uint64_t* arrived, uint32_t parity,
-                                      const float* bias, int slice, int rows, Finish finish) {
-  const int warp = threadIdx.x / 32, column = S::column(slice);
+/* a W + bias, `a` being this warp's share: QKV and FC. `finish` gets row, column and the sum of four columns. */
+template <class S, class W, class Mine, class Finish>
+__device__ __forceinline__ void dense(const uint32_t (&a)[D / Mine::DEPTHS / 16][Mine::TILES][4],
+                                      const typename W::Element* weights, Summands area, uint64_t* arrived,
+                                      uint32_t parity, const float* bias, int slice, int rows, Finish finish) {
+  constexpr int STEPS = D / Mine::DEPTHS / 16;
   const Quad<S> mine;
-  float sums[MT][S::TILES][4];
+  float sums[Mine::TILES][S::TILES][4];
   zero(sums);
   barrier_wait(arrived, parity);
 #pragma unroll
-  for (int s = 0; s < 4; ++s) multiply<S, W>(sums, a[s], weights, 4 * warp + s);
+  for (int s = 0; s < STEPS; ++s) multiply<S, W>(sums, a[s], weights, STEPS * Mine::depth() + s);
   __syncwarp();
-  lay_down(area.of(warp), sums);
+  lay_down(area.of(Mine::depth()) + Mine::row() * S::WIDTH, sums);
   __syncthreads();
-  if (mine.row < rows) finish(mine.row, column + mine.c, add(pick_up<WARPS>(area.first + mine.row * S::WIDTH + mine.c, area.stride), quad(bias + mine.c)));
+  if (mine.row < rows)
+    finish(mine.row, S::column(slice) + mine.c,
+           add(pick_up<Mine::DEPTHS>(area.first + mine.row * S::WIDTH + mine.c, area.stride), quad(bias + mine.c)));
 }
 
-/* Attention of this slice's heads, times its part of the output projection, + bias + x: x1. Where that is a sum over splits, only this slice's summand. */
+/* Attention of this slice's heads, times its part of the output projection, + bias + x: x1. Where that is a sum over
+ * splits, only this slice's summand. */
 template <class S, class W, int MT, class Shared>
-__device__ __forceinline__ void attend(Shared& shared, uint64_t* arrived, uint32_t parity, Exchange& exchange, const float* x, int slice, int rows, int seq_len, bool causal) {
+__device__ __forceinline__ void attend(Shared& shared, uint64_t* arrived, uint32_t parity, Exchange& exchange,
+                                       const float* x, int slice, int rows, int seq_len, bool causal) {
   constexpr int HEADS_HERE = S::ROWS / HEAD_DIM;
   const int warp = threadIdx.x / 32, head = warp / MT, tile = warp % MT;  // of the slice's heads, of the queries
   const int split = S::split(slice), column = S::column(slice);
@@ -135,9 +149,12 @@ __device__ __forceinline__ void attend(Shared& shared, uint64_t* arrived, uint32
   if (S::SPLITS == 1 && mine.row < rows) residual = load_early(x + mine.row * D + column + mine.c);
   uint32_t a[4][1][4];
   Operands<MT> in;
-  if constexpr (MT == 1) load_operands(in, exchange.qkv, head, rows);
-  else load_operands<MT, Shared::K_PITCH, Shared::V_PITCH>(in, exchange.qkv, split * HEADS_HERE, head, 16 * tile, rows, shared.staged_k(), shared.staged_v());
-  attention<MT>(in, 16 * tile, rows, seq_len, causal, reinterpret_cast<uint32_t(&)[4][4]>(a));
+  if constexpr (MT == 1)
+    load_operands(in, exchange, head, rows);
+  else
+    load_operands<MT, Shared::K_PITCH, Shared::V_PITCH>(in, exchange, split * HEADS_HERE, head, 16 * tile, rows,
+                                                        shared.staged_k(), shared.staged_v());
+  attention<MT>(in, 16 * tile, rows, seq_len, causal, reinterpret_cast<uint32_t (&)[4][4]>(a));
   float sums[1][S::TILES][4];
   zero(sums);
   barrier_wait(arrived, parity);
@@ -147,12 +164,16 @@ __device__ __forceinline__ void attend(Shared& shared, uint64_t* arrived, uint32
   __syncthreads();
   if (mine.row >= rows) return;
   constexpr int STRIDE = sizeof shared.attn_sums[0] / 4;
-  const float4 sum = pick_up<HEADS_HERE>(shared.attn_sums[mine.row / 16] + mine.row % 16 * S::WIDTH + mine.c, MT * STRIDE);
-  if constexpr (S::SPLITS == 1) send(exchange.x1.at(mine.row, column + mine.c), add(add(sum, quad(shared.b_attn + mine.c)), residual));
-  else send(&exchange.attn_sums[split][mine.row][column + mine.c], sum);
+  const float4 sum =
+      pick_up<HEADS_HERE>(shared.attn_sums[mine.row / 16] + mine.row % 16 * S::WIDTH + mine.c, MT * STRIDE);
+  if constexpr (S::SPLITS == 1)
+    send(exchange.x1.at(mine.row, column + mine.c), add(add(sum, quad(shared.b_attn + mine.c)), residual));
+  else
+    send(&exchange.attn_sums[split][mine.row][column + mine.c], sum);
 }
 
-/* The row of x1 from its summands, in their order, and `base`, x + bias, in shared memory; this lane's part, which is sent on as well. */
+/* The row of x1 from its summands, in their order, and `base`, x + bias, in shared memory; this lane's part, which is
+ * sent on as well. */
 template <int SPLITS>
 __device__ __forceinline__ Row assemble(Exchange& exchange, const float* base, int row) {
   Row x1;
@@ -173,48 +194,51 @@ __device__ __forceinline__ Row assemble(Exchange& exchange, const float* base, i
 }
 
 /* This slice's part of f W + bias + x1: the output. */
-template <class S, class W, int MT, class Shared>
-__device__ __forceinline__ void project(Shared& shared, uint64_t* arrived, uint32_t parity, Exchange& exchange, int slice, int rows, float* output) {
-  constexpr int DEPTH = S::ROWS / WARPS, BLOCKS = DEPTH / 32, BATCH = MT > 1 || BLOCKS < 8 ? 2 : 8;
+template <class S, class W, int MT, class Mine, class Shared>
+__device__ __forceinline__ void project(Shared& shared, uint64_t* arrived, uint32_t parity, Exchange& exchange,
+                                        int slice, int rows, float* output) {
+  constexpr int DEPTH = S::ROWS / Mine::DEPTHS, BLOCKS = DEPTH / 32,
+                BATCH = MT > 1 || BLOCKS < 8 ? 2 * Mine::GROUPS : 8, VECTORS = 2 * Mine::TILES;
   static_assert(BLOCKS % BATCH == 0);
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int split = S::split(slice), column = S::column(slice);
   const Quad<S> mine;
   uint4 residual = make_uint4(0, 0, 0, 0);
-  if (mine.row < rows) residual = load_strong(exchange.x1.at(mine.row, column + mine.c));  // there already: LN2's output followed from it
-  const int k = S::row(slice) + warp * DEPTH;
+  if (mine.row < rows)
+    residual = load_strong(exchange.x1.at(mine.row, column + mine.c));  // there already: LN2's output followed from it
+  const int k = S::row(slice) + Mine::depth() * DEPTH;
   const __half* sample = rows > FEW_ROWS ? exchange.f.at(rows - 1, k + lane * 8 % DEPTH) : nullptr;
   constexpr int CHAINS = MT == 1 ? 4 : 1;  // of sums that do not wait for one another
-  float sums[CHAINS][MT][S::TILES][4];
+  float sums[CHAINS][Mine::TILES][S::TILES][4];
 #pragma unroll
   for (int chain = 0; chain < CHAINS; ++chain) zero(sums[chain]);
 #pragma unroll
   for (int first = 0; first < BLOCKS; first += BATCH) {
-    uint4 in[BATCH][2 * MT];
-    receive(reinterpret_cast<uint4(&)[BATCH * 2 * MT]>(in), first ? nullptr : sample, [&](int i) -> const void* {
-      const int r = 8 * (i % (2 * MT)) + g;
-      return r < rows ? exchange.f.at(r, k + 32 * (first + i / (2 * MT)) + 8 * t) : nullptr;
+    uint4 in[BATCH][VECTORS];
+    receive(reinterpret_cast<uint4(&)[BATCH * VECTORS]>(in), first ? nullptr : sample, [&](int i) -> const void* {
+      const int r = Mine::row() + 8 * (i % VECTORS) + g;
+      return r < rows ? exchange.f.at(r, k + 32 * (first + i / VECTORS) + 8 * t) : nullptr;
     });
     if (first == 0) barrier_wait(arrived, parity);
 #pragma unroll
     for (int i = 0; i < BATCH; ++i)
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        uint32_t a[MT][4];
-        fragments<MT>(a, in[i], h);
-        multiply<S, W>(sums[(2 * i + h) % CHAINS], a, shared.proj(), DEPTH / 16 * warp + 2 * (first + i) + h);
+        uint32_t a[Mine::TILES][4];
+        fragments<Mine::TILES>(a, in[i], h);
+        multiply<S, W>(sums[(2 * i + h) % CHAINS], a, shared.proj(), DEPTH / 16 * Mine::depth() + 2 * (first + i) + h);
       }
   }
 #pragma unroll
   for (int chain = 1; chain < CHAINS; ++chain)
 #pragma unroll
-    for (int i = 0; i < MT * S::TILES * 4; ++i) (&sums[0][0][0][0])[i] += (&sums[chain][0][0][0])[i];
+    for (int i = 0; i < Mine::TILES * S::TILES * 4; ++i) (&sums[0][0][0][0])[i] += (&sums[chain][0][0][0])[i];
   __syncthreads();  // FC's sums may have lain where these go
   const Summands area = shared.proj_sums();
-  lay_down(area.of(warp), sums[0]);
+  lay_down(area.of(Mine::depth()) + Mine::row() * S::WIDTH, sums[0]);
   __syncthreads();
   if (mine.row >= rows) return;
-  float4 sum = pick_up<WARPS>(area.first + mine.row * S::WIDTH + mine.c, area.stride);
+  float4 sum = pick_up<Mine::DEPTHS>(area.first + mine.row * S::WIDTH + mine.c, area.stride);
   if (meet<S, MT>(sum, exchange.proj_sums, split, mine.row, column + mine.c))
     *reinterpret_cast<float4*>(output + mine.row * D + column + mine.c) =
         add(add(sum, quad(shared.b_proj + mine.c)), floats(residual));

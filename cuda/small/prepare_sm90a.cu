@@ -1,5 +1,5 @@
-/* Fills small::Prepared from the caller's weights, once at create() or update(). Any grid and block; weights need 4-byte alignment only.
-   Limiter: 28 MB read in pieces of 32 bytes. */
+/* Fills small::Prepared from the caller's weights, once at create() or update(). Any grid and block; weights need
+   4-byte alignment only. Limiter: 28 MB read in pieces of 32 bytes. */
 #include "small/packed.cuh"
 
 namespace {

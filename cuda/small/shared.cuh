@@ -1,5 +1,5 @@
-/* Shared memory. fp32 weights fill it: proj's follow qkv's in the same place as soon as those are used up, and the sums of a warp lie where its own weights lay. fp16 weights leave room for
-   everything at once. */
+/* Shared memory. fp32 weights fill it: proj's follow qkv's in the same place as soon as those are used up, and the sums
+   of a warp lie where its own weights lay. fp16 weights leave room for everything at once. */
 #pragma once
 
 #include <type_traits>
@@ -9,11 +9,11 @@
 
 namespace small {
 
-/* Where each warp lays down its sums. */
+/* Where the parts of K lay down their sums. */
 struct Summands {
   float* first;
   int stride;  // in floats
-  __device__ __forceinline__ float* of(int warp) const { return first + warp * stride; }
+  __device__ __forceinline__ float* of(int depth) const { return first + depth * stride; }
 };
 
 template <int MT, class W>
@@ -25,24 +25,28 @@ struct Shared {
   static constexpr bool TIGHT = sizeof(Element) == 4;
   static constexpr int SUMS = 16 * MT * COLS;
 
-  alignas(128) Element qkv_area[TIGHT && SIZE<typename C::Proj> > SIZE<typename C::Qkv> ? SIZE<typename C::Proj> : SIZE<typename C::Qkv>];
+  alignas(128) Element qkv_area[TIGHT && SIZE<typename C::Proj> > SIZE<typename C::Qkv> ? SIZE<typename C::Proj>
+                                                                                        : SIZE<typename C::Qkv>];
   alignas(128) Element fc[SIZE<typename C::Fc>];
   alignas(128) Element attn[SIZE<typename C::Attn>];
   alignas(128) Element proj_area[TIGHT ? 64 : SIZE<typename C::Proj>];
-  // K and V of a slice's heads, above 16 rows: HEADS / MT heads of 16 MT rows. The pitches keep the reads of attention.cuh free of bank conflicts.
+  // K and V of a slice's heads, above 16 rows: HEADS / MT heads of 16 MT rows. The pitches keep the reads of
+  // attention.cuh free of bank conflicts.
   static constexpr int K_PITCH = 96, V_PITCH = 72, STAGED = HEADS * 16 * (K_PITCH + V_PITCH);
   static_assert(!TIGHT || STAGED * 2 <= SIZE<typename C::Qkv> * 4);
-  alignas(128) float sums_area[TIGHT ? 32 : MT > 1 && STAGED / 2 > WARPS * SUMS ? STAGED / 2 : WARPS * SUMS];
+  alignas(128) float sums_area[TIGHT ? 32 : MT > 1 && STAGED / 2 > WARPS* SUMS ? STAGED / 2 : WARPS * SUMS];
   alignas(128) float attn_sums[WARPS][16 * C::Attn::WIDTH];
   alignas(128) float norm2[2 * D];  // gamma, beta
-  alignas(16) float base[D];  // of the row that is being put together, above 16 rows
+  alignas(16) float base[D];        // of the row that is being put together, above 16 rows
   alignas(16) float b_qkv[COLS], b_attn[COLS], b_fc[COLS], b_proj[COLS];
   Moments moments;
   uint64_t arrived[5];  // of what block.cuh names
 
   __device__ __forceinline__ Element* qkv() { return qkv_area; }
   __device__ __forceinline__ Element* proj() { return TIGHT ? qkv_area : proj_area; }
-  __device__ __forceinline__ __half* staged_k() { return TIGHT ? reinterpret_cast<__half*>(qkv_area) : reinterpret_cast<__half*>(sums_area); }
+  __device__ __forceinline__ __half* staged_k() {
+    return TIGHT ? reinterpret_cast<__half*>(qkv_area) : reinterpret_cast<__half*>(sums_area);
+  }
   __device__ __forceinline__ __half* staged_v() { return staged_k() + HEADS * 16 * K_PITCH; }
   template <class S>
   __device__ __forceinline__ Summands sums(Element* weights) {

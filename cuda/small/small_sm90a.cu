@@ -1,12 +1,15 @@
 /* The kernels for few rows on sm_90a; block.cuh describes them. _16, _32, _64: up to so many rows.
-   small_f32: weights aligned to 16 bytes, through tensor maps. small_f32_unaligned: aligned to 4. small_prepared: from small_prepare's. */
+   small_f32: weights aligned to 16 bytes, through tensor maps. small_f32_unaligned: aligned to 4. small_prepared: from
+   small_prepare's. */
 #include "small/block.cuh"
 #include "small/packed.cuh"
 #include "small/stream.cuh"
 
 namespace {
 
-__device__ __forceinline__ small::Vectors vectors_of(const float* w) { return {w + GAMMA1, w + B_QKV, w + B_ATTN, w + GAMMA2, w + B_FC, w + B_PROJ}; }
+__device__ __forceinline__ small::Vectors vectors_of(const float* w) {
+  return {w + GAMMA1, w + B_QKV, w + B_ATTN, w + GAMMA2, w + B_FC, w + B_PROJ};
+}
 
 // src/cuda/hopper/plan.rs and src/cuda/workspace.rs have these numbers too.
 template <int MT, class W>
@@ -18,22 +21,25 @@ static_assert(sizeof(small::Workspace) == 5310464 && sizeof(small::Prepared) == 
 
 }  // namespace
 
-#define SMALL(MT, ROWS)                                                                                                                             \
-  extern "C" __global__ void __launch_bounds__(small::THREADS, 1)                                                                                   \
-      small_f32_##ROWS(const float* x, float* output, const float* weights, small::Workspace* workspace, int rows, int seq_len, int causal,         \
-                       const __grid_constant__ small::Fp32Weights::Matrices maps) {                                                                 \
-    small::block<MT, small::Fp32Weights>(x, output, maps, vectors_of(weights), *workspace, rows, seq_len, causal != 0);                             \
-  }                                                                                                                                                 \
-  extern "C" __global__ void __launch_bounds__(small::THREADS, 1)                                                                                   \
-      small_f32_unaligned_##ROWS(const float* x, float* output, const float* weights, small::Workspace* workspace, int rows, int seq_len,           \
-                                 int causal) {                                                                                                      \
-    small::block<MT, small::UnalignedWeights>(x, output, {weights}, vectors_of(weights), *workspace, rows, seq_len, causal != 0);                   \
-  }                                                                                                                                                 \
-  extern "C" __global__ void __launch_bounds__(small::THREADS, 1)                                                                                   \
-      small_prepared_##ROWS(const float* x, float* output, const small::Prepared* p, small::Workspace* workspace, int rows, int seq_len,            \
-                            int causal) {                                                                                                           \
-    small::block<MT, small::PackedWeights>(x, output, {p}, {p->norm1, p->b_qkv, p->b_attn, p->norm2, p->b_fc, p->b_proj}, *workspace, rows, seq_len, \
-                                           causal != 0);                                                                                            \
+#define SMALL(MT, ROWS)                                                                                               \
+  extern "C" __global__ void __launch_bounds__(small::THREADS, 1)                                                     \
+      small_f32_##ROWS(const float* x, float* output, const float* weights, small::Workspace* workspace, int rows,    \
+                       int seq_len, int causal, const __grid_constant__ small::Fp32Weights::Matrices maps) {          \
+    small::block<MT, small::Fp32Weights>(x, output, maps, vectors_of(weights), *workspace, rows, seq_len,             \
+                                         causal != 0);                                                                \
+  }                                                                                                                   \
+  extern "C" __global__ void __launch_bounds__(small::THREADS, 1)                                                     \
+      small_f32_unaligned_##ROWS(const float* x, float* output, const float* weights, small::Workspace* workspace,    \
+                                 int rows, int seq_len, int causal) {                                                 \
+    small::block<MT, small::UnalignedWeights>(x, output, {weights}, vectors_of(weights), *workspace, rows, seq_len,   \
+                                              causal != 0);                                                           \
+  }                                                                                                                   \
+  extern "C" __global__ void __launch_bounds__(small::THREADS, 1)                                                     \
+      small_prepared_##ROWS(const float* x, float* output, const small::Prepared* p, small::Workspace* workspace,     \
+                            int rows, int seq_len, int causal) {                                                      \
+    small::block<MT, small::PackedWeights>(x, output, {p},                                                            \
+                                           {p->norm1, p->b_qkv, p->b_attn, p->norm2, p->b_fc, p->b_proj}, *workspace, \
+                                           rows, seq_len, causal != 0);                                               \
   }
 
 SMALL(1, 16)

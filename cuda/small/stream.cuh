@@ -1,10 +1,11 @@
-/* Weight slices: brought into shared memory asynchronously, long before they are needed, and handed out as the B operand of mma.m16n8k16
-   (k x n, the two halves of a register being neighbours in k). Here the caller's fp32 weights, row-major, rounded to fp16 on their way into registers;
-   packed.cuh has the prepared ones.
+/* Weight slices: brought into shared memory asynchronously, long before they are needed, and handed out as the B
+   operand of mma.m16n8k16 (k x n, the two halves of a register being neighbours in k). Here the caller's fp32 weights,
+   row-major, rounded to fp16 on their way into registers; packed.cuh has the prepared ones.
 
-   The order of k inside a product is free as long as A and B agree. Lane (g, t) = (lane / 4, lane % 4) takes GROUP neighbouring k of each 4 GROUP for its
-   own, GROUP / 4 steps of the MMA, so that A is read with whole vectors: step s, element i is row GROUP t + 4 s + i. That row of the slice lies in slot
-   16 s + 4 i + t: then the four t of one access are neighbours, and with 8 or 24 columns to a slot the 32 lanes hit 32 banks. */
+   The order of k inside a product is free as long as A and B agree. Lane (g, t) = (lane / 4, lane % 4) takes GROUP
+   neighbouring k of each 4 GROUP for its own, GROUP / 4 steps of the MMA, so that A is read with whole vectors: step s,
+   element i is row GROUP t + 4 s + i. That row of the slice lies in slot 16 s + 4 i + t: then the four t of one access
+   are neighbours, and with 8 or 24 columns to a slot the 32 lanes hit 32 banks. */
 #pragma once
 
 #include "small/layout.cuh"
@@ -24,18 +25,20 @@ struct Fp32Slices {
   }
 };
 
-/* Each kind of weights has bring(), which all threads call: a slice and its columns of the bias, arriving at `bar`. To issue a copy takes a thread 0.1 us, so
-   a few warps from `first_warp` on issue one each.
+/* Each kind of weights has bring(), which all threads call: a slice and its columns of the bias, arriving at `bar`. To
+   issue a copy takes a thread 0.1 us, so a few warps from `first_warp` on issue one each.
 
-   A buffer aligned to 16 bytes: the copy engine orders the rows, the matrix being described to it as (K / (4 GROUP), GROUP, 4, N) with the strides of
-   rows 4 GROUP, 1, GROUP (outermost first). The box is (BLOCKS, GROUP, 4, WIDTH); the host encodes one map for each matrix and width. */
+   A buffer aligned to 16 bytes: the copy engine orders the rows, the matrix being described to it as (K / (4 GROUP),
+   GROUP, 4, N) with the strides of rows 4 GROUP, 1, GROUP (outermost first). The box is (BLOCKS, GROUP, 4, WIDTH); the
+   host encodes one map for each matrix and width. */
 struct Fp32Weights : Fp32Slices {
   static constexpr int ARRIVALS = 1;
   struct Matrices {
     TensorMap qkv, attn, fc, proj;
   };
   template <class S>
-  static constexpr int BLOCKS = S::ROWS / (4 * S::Matrix::GROUP) / (S::Matrix::GROUP == 16 ? (S::WIDTH == 8 ? 3 : S::ROWS / 192) : 4);
+  static constexpr int BLOCKS =
+      S::ROWS / (4 * S::Matrix::GROUP) / (S::Matrix::GROUP == 16 ? (S::WIDTH == 8 ? 3 : S::ROWS / 192) : 4);
 
   static __device__ __forceinline__ const TensorMap* map(const Matrices& m, Qkv) { return &m.qkv; }
   static __device__ __forceinline__ const TensorMap* map(const Matrices& m, Attn) { return &m.attn; }
@@ -43,11 +46,13 @@ struct Fp32Weights : Fp32Slices {
   static __device__ __forceinline__ const TensorMap* map(const Matrices& m, Proj) { return &m.proj; }
 
   template <class S>
-  static __device__ __forceinline__ void bring(float* to, float* bias_to, const Matrices& m, const float* bias, int slice, uint64_t* bar, int first_warp) {
+  static __device__ __forceinline__ void bring(float* to, float* bias_to, const Matrices& m, const float* bias,
+                                               int slice, uint64_t* bar, int first_warp) {
     constexpr int STEP = 4 * S::Matrix::GROUP, COPIES = S::ROWS / STEP / BLOCKS<S>;
     const int copy = static_cast<int>(threadIdx.x / 32) - first_warp;
     if (threadIdx.x % 32 || copy < 0 || copy >= COPIES) return;
-    copy_box(to + copy * BLOCKS<S> * STEP * S::WIDTH, map(m, typename S::Matrix{}), S::column(slice), 0, 0, S::row(slice) / STEP + copy * BLOCKS<S>, bar);
+    copy_box(to + copy * BLOCKS<S> * STEP * S::WIDTH, map(m, typename S::Matrix{}), S::column(slice), 0, 0,
+             S::row(slice) / STEP + copy * BLOCKS<S>, bar);
     if (copy) return;
     barrier_expect(bar, (S::ROWS + 1) * S::WIDTH * 4);
     copy_run(bias_to, bias + S::column(slice), S::WIDTH * 4, bar);
@@ -73,14 +78,17 @@ struct UnalignedWeights : Fp32Slices {
   }
 
   template <class S>
-  static __device__ __forceinline__ void bring(float* to, float* bias_to, const Matrices& m, const float* bias, int slice, uint64_t* bar, int) {
+  static __device__ __forceinline__ void bring(float* to, float* bias_to, const Matrices& m, const float* bias,
+                                               int slice, uint64_t* bar, int) {
     constexpr int AT_ONCE = THREADS / S::WIDTH;  // rows
     static_assert(S::ROWS % AT_ONCE == 0);
     const int r = threadIdx.x / S::WIDTH, c = threadIdx.x % S::WIDTH;
-    const float* from = m.weights + S::Matrix::OFFSET + static_cast<size_t>(S::row(slice) + r) * S::Matrix::N + S::column(slice) + c;
+    const float* from =
+        m.weights + S::Matrix::OFFSET + static_cast<size_t>(S::row(slice) + r) * S::Matrix::N + S::column(slice) + c;
 #pragma unroll 4
     for (int i = 0; i < S::ROWS / AT_ONCE; ++i)
-      copy_word(shared_address(to + slot_of<S::Matrix::GROUP>(i * AT_ONCE + r) * S::WIDTH + c), from + static_cast<size_t>(i) * AT_ONCE * S::Matrix::N);
+      copy_word(shared_address(to + slot_of<S::Matrix::GROUP>(i * AT_ONCE + r) * S::WIDTH + c),
+                from + static_cast<size_t>(i) * AT_ONCE * S::Matrix::N);
     if (threadIdx.x < S::WIDTH) copy_word(shared_address(bias_to + threadIdx.x), bias + S::column(slice) + threadIdx.x);
     barrier_arrive_after_copies(bar);
   }

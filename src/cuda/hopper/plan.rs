@@ -132,10 +132,11 @@ const PROJ_TILES: [Tile; 7] = [
 pub mod direct {
     use super::{Gemm, Tile};
 
-    const QKV_TILES: [Tile; 2] = [Tile::new(64, 32, 103_632, 0), Tile::new(128, 64, 214_352, 0)];
-    const ATTN_PROJ_TILES: [Tile; 1] = [Tile::new(64, 32, 108_624, 0)];
-    const FC_TILES: [Tile; 2] = [Tile::new(64, 32, 103_632, 0), Tile::new(128, 64, 214_352, 0)];
-    const PROJ_TILES: [Tile; 2] = [Tile::split(64, 32, 4, 111_696, 0), Tile::split(128, 64, 4, 185_424, 0)];
+    const QKV_TILES: [Tile; 2] = [Tile::new(64, 32, 103_680, 0), Tile::new(128, 64, 214_400, 0)];
+    const ATTN_PROJ_TILES: [Tile; 1] = [Tile::new(64, 32, 92_272, 0)];
+    const FC_TILES: [Tile; 2] = [Tile::new(64, 32, 103_680, 0), Tile::new(128, 64, 214_400, 0)];
+    const PROJ_TILES: [Tile; 3] =
+        [Tile::split(64, 32, 4, 111_744, 0), Tile::split(128, 32, 4, 222_336, 0), Tile::split(128, 64, 4, 185_456, 0)];
 
     /// The tiles that this product's kernel is compiled for.
     #[must_use]
@@ -150,7 +151,13 @@ pub mod direct {
 
     /// The faster of them, by measurement on an H200.
     pub(super) fn tile_for(gemm: Gemm, rows: usize) -> usize {
-        usize::from(rows > 64).min(tiles(gemm).len() - 1)
+        let size = usize::from(rows > 64) + usize::from(rows > 128);
+        match gemm {
+            Gemm::Qkv => [0, 1, 1][size],
+            Gemm::AttnProj => 0,
+            Gemm::Fc => [0, 0, 1][size],
+            Gemm::Proj => size,
+        }
     }
 }
 
