@@ -9,7 +9,6 @@ mod common;
 use std::ffi::CStr;
 use std::ptr;
 
-use libtest_mimic::{Arguments, Trial};
 use solve::cuda::driver::{check_version, toolkit_version};
 use solve::dims::D;
 use solve::error::SolveStatus::{
@@ -19,7 +18,7 @@ use solve::ffi;
 use solve::weights::WEIGHTS_LEN;
 
 use api::{Block, message, options, raw_solve, solve};
-use common::{Random, check_block, reference, weights};
+use common::{Random, check_block, reference, run, weights};
 
 fn main() -> std::process::ExitCode {
     // SAFETY: no other thread runs yet.
@@ -33,15 +32,7 @@ fn main() -> std::process::ExitCode {
         ("strings_describe_the_library", strings_describe_the_library),
         ("an_old_driver_is_named", an_old_driver_is_named),
     ];
-    let trials = tests
-        .map(|(name, test)| {
-            Trial::test(name, move || {
-                test();
-                Ok(())
-            })
-        })
-        .into();
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    run(&tests)
 }
 
 /// Host memory that is unmapped again, read-only, or too short: what a program with a bug has.

@@ -8,12 +8,11 @@ mod common;
 use std::process::Command;
 use std::{env, ptr, thread};
 
-use libtest_mimic::{Arguments, Trial};
 use solve::dims::D;
 use solve::error::SolveStatus;
 
 use api::{Block, message, options, raw_solve, solve};
-use common::{Random, check_block, reference, weights};
+use common::{Random, check_block, reference, run, weights};
 
 const TASK: &str = "SOLVE_TEST_TASK";
 
@@ -36,15 +35,7 @@ fn main() -> std::process::ExitCode {
         ("knobs", knobs),
         ("threads", threads),
     ];
-    let trials = tests
-        .map(|(name, test)| {
-            Trial::test(name, move || {
-                test();
-                Ok(())
-            })
-        })
-        .into();
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    run(&tests)
 }
 
 fn solve_runs_on_the_cpu() {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{candidate, folder, graded};
+use common::{candidate, folder, graded, skipped};
 
 #[test]
 fn every_bad_input_has_its_exit_code_and_its_words() {
@@ -50,9 +50,9 @@ fn source_file(broken: &str) {
 #[test]
 fn a_gpu_that_is_not_there_is_an_unfit_environment() {
     if std::path::Path::new("/dev/nvidia0").exists() {
-        eprintln!("skipped: this machine has a GPU");
+        skipped("a GPU that is not there: this machine has one");
         return;
     }
     let (code, said) = graded(&["nothing.so", "--device", "cuda"]);
-    assert!(code == 23 && said.contains("no NVIDIA driver") || said.contains("CUDA_ERROR"), "{code}:\n{said}");
+    assert!(code == 23 && (said.contains("no NVIDIA driver") || said.contains("CUDA_ERROR")), "{code}:\n{said}");
 }

@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{candidate, folder, graded};
+use common::{candidate, folder, graded, skipped};
 
 #[test]
 fn every_file_is_written_and_the_page_shows_in_a_browser() {
@@ -70,7 +70,7 @@ fn in_browser(html: &Path, samples: usize) {
         command.args(["--dump-dom", &page]).output().ok().filter(|o| o.status.success())
     };
     let Some(output) = names.iter().find_map(open) else {
-        eprintln!("skipped: no Chromium on this machine");
+        skipped("no Chromium on this machine to show the page in");
         return;
     };
     let dom = String::from_utf8_lossy(&output.stdout);

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::graded;
+use common::{graded, skipped};
 
 /// One after the other: some verdicts rest on times, and two graders at once would disturb each other.
 #[test]
@@ -11,7 +11,7 @@ fn the_grader_judges_rightly() {
     if std::env::var("SOLVE_SELFTEST").is_ok_and(|v| v == "full") {
         judge(&["mutants"]);
     } else {
-        println!("skipped: wrong blocks (SOLVE_SELFTEST=full grades them, 2 to 3 minutes)");
+        skipped("the wrong blocks (SOLVE_SELFTEST=full grades them, 2 to 3 minutes)");
     }
 }
 

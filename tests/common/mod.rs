@@ -1,8 +1,20 @@
 //! What every test needs: numbers to compute on, and a way to compare results.
 #![allow(dead_code, reason = "each test program uses its part")]
 
+use libtest_mimic::{Arguments, Trial};
 use solve::dims::D;
 use solve::weights::{PARAMS, WEIGHTS_LEN, Weights};
+
+/// Runs tests whose program has something to set before the first of them.
+pub fn run(tests: &[(&'static str, fn())]) -> std::process::ExitCode {
+    let trial = |&(name, test): &(&'static str, fn())| {
+        Trial::test(name, move || {
+            test();
+            Ok(())
+        })
+    };
+    libtest_mimic::run(&Arguments::from_args(), tests.iter().map(trial).collect()).exit_code()
+}
 
 /// Reproducible numbers.
 pub struct Random(u64);
