@@ -1,7 +1,7 @@
 /* The first kernel of the chain: h(rows, 768) fp16 = LayerNorm(x; gamma1, beta1), packed fp16 = part of the weights, vectors = the small parameters,
    statistics = EMPTY (rows x tiles words, through which the blocks of the attention projection speak).
 
-   grid: ceil(rows / 8) LayerNorm blocks, last - first cast blocks (one chunk each), 10 blocks for the rest; 256 threads, no shared memory.
+   grid: ceil(rows / 8) LayerNorm blocks, last - first cast blocks (one chunk each), 12 blocks for the rest; 256 threads, no shared memory.
    Limiter: device memory at 1024 rows (7.1 MB of W_qkv, 3.1 MB of x, all requested at once), the launch itself for few rows.
    Everything later in the chain may read inputs and write its own outputs as soon as it starts, because this kernel lets its successors start only after
    its own predecessor has ended. */
@@ -18,6 +18,7 @@ struct CastLayernormArgs {
   unsigned long long* statistics;  // (rows, tiles)
   int rows, tiles;
   CastArgs cast;
+  float* x_copy;  // (rows, 768): x once more, for a call that overwrites it; may be null
 };
 
 // 9.7.9.8 ld with an L2 policy
@@ -35,9 +36,30 @@ __device__ __forceinline__ float small_parameter(const float* weights, int i) {
   return weights[B_PROJ + i - QKV - 3 * D - FFN];
 }
 constexpr int VECTORS = QKV + 4 * D + FFN;
-static_assert(VECTORS <= 10 * 1024, "ten blocks copy them");
+static_assert(VECTORS + 2 * D <= 12 * 1024, "twelve blocks look at them");
 
-extern "C" __global__ void __launch_bounds__(256) cast_layernorm(const CastLayernormArgs args) {
+// By the index in `vectors`, behind which stand gamma1 and beta1. Residual biases cannot overflow anything.
+__device__ __forceinline__ void watch_vector(unsigned* alarms, int i, float v) {
+  v = fabsf(v);
+  if (i < QKV) return raise(alarms, ALARM_B_QKV, v, USUAL_BIAS);
+  i -= QKV + D;
+  if (i < 0) return;
+  if (i < D) return raise(alarms, ALARM_GAMMA2, v, USUAL_GAMMA);
+  if (i < 2 * D) return raise(alarms, ALARM_BETA2, v, USUAL_BETA);
+  i -= 2 * D;
+  if (i < FFN) return raise(alarms, ALARM_B_FC, v, USUAL_BIAS);
+  i -= FFN + D;
+  if (i < 0) return;
+  raise(alarms, i < D ? ALARM_GAMMA1 : ALARM_BETA1, v, i < D ? USUAL_GAMMA : USUAL_BETA);
+}
+
+// One row, by a warp
+__device__ __forceinline__ void copy_row(const float* from, float* to) {
+#pragma unroll
+  for (int i = 4 * (threadIdx.x % 32); i < D; i += 128) *reinterpret_cast<float4*>(to + i) = *reinterpret_cast<const float4*>(from + i);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 5) cast_layernorm(const CastLayernormArgs args) {
   pdl_wait();
   pdl_launch();
   const int chunks = args.cast.last - args.cast.first, norm_blocks = (args.rows + 7) / 8;
@@ -51,8 +73,13 @@ extern "C" __global__ void __launch_bounds__(256) cast_layernorm(const CastLayer
     float4 v[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) v[i] = aligned ? load_once_4(from + 1024 * i, policy) : load_unaligned_4(from + 1024 * i);
+    Observation seen;
 #pragma unroll
-    for (int i = 0; i < 4; i++) store_half4(to + 1024 * i, v[i]);
+    for (int i = 0; i < 4; i++) {
+      seen.add(v[i]);
+      store_half4(to + 1024 * i, v[i]);
+    }
+    if (args.cast.alarms != nullptr) seen.report(args.cast.alarms, cast_matrix(chunk), 512.f);
     return;
   }
   block -= chunks;
@@ -61,12 +88,16 @@ extern "C" __global__ void __launch_bounds__(256) cast_layernorm(const CastLayer
     if (row >= args.rows) return;
     if (threadIdx.x % 32 < args.tiles) args.statistics[static_cast<size_t>(row) * args.tiles + threadIdx.x % 32] = EMPTY;
     layernorm_row(args.x + static_cast<size_t>(row) * D, args.cast.weights + GAMMA1, args.cast.weights + BETA1, aligned, args.h + static_cast<size_t>(row) * D);
+    if (args.x_copy != nullptr) copy_row(args.x + static_cast<size_t>(row) * D, args.x_copy + static_cast<size_t>(row) * D);
     return;
   }
   block -= norm_blocks;
 #pragma unroll
   for (int u = 0; u < 4; u++) {
     const int i = block * 1024 + 256 * u + threadIdx.x;
-    if (i < VECTORS) args.vectors[i] = small_parameter(args.cast.weights, i);
+    if (i >= VECTORS + 2 * D) break;
+    const float v = i < VECTORS ? small_parameter(args.cast.weights, i) : args.cast.weights[GAMMA1 + i - VECTORS];
+    if (i < VECTORS) args.vectors[i] = v;
+    if (args.cast.alarms != nullptr) watch_vector(args.cast.alarms, i, v);
   }
 }

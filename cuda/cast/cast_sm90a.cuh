@@ -6,6 +6,7 @@
    Limiter: what one multiprocessor draws from memory (about 75 KB/us of fp32). */
 #pragma once
 #include <cuda_fp16.h>
+#include "common/alarm.cuh"
 #include "common/fragment_sm90a.cuh"
 #include "common/mbarrier_sm90a.cuh"
 #include "common/sync_sm90a.cuh"
@@ -15,7 +16,8 @@
 struct CastArgs {
   const float* weights;
   __half* packed;
-  int first, last;  // chunks
+  int first, last;   // chunks
+  unsigned* alarms;  // raised by what the weights are like; may be null
 };
 
 constexpr int CAST_CHUNK = 4096;
@@ -31,6 +33,28 @@ __device__ __forceinline__ int cast_source(int chunk) {
   return at + (W_PROJ - D * QKV - D * D - D * FFN);
 }
 
+__device__ __forceinline__ int cast_matrix(int chunk) {
+  return (chunk >= CHUNKS_QKV) + (chunk >= CHUNKS_QKV + CHUNKS_ATTN) + (chunk >= CHUNKS_QKV + CHUNKS_ATTN + CHUNKS_FC);
+}
+
+// What a warp has seen of the chunks that it took part in, reported matrix by matrix.
+struct CastWatch {
+  Observation seen;
+  int matrix = 0, count = 0;  // `count` of this lane
+
+  __device__ __forceinline__ void turn_to(int chunk, unsigned* alarms) {
+    if (cast_matrix(chunk) == matrix) return;
+    report(alarms);
+    matrix = cast_matrix(chunk);
+  }
+  __device__ __forceinline__ void add(float4 v) { seen.add(v), count += 4; }
+  __device__ __forceinline__ void report(unsigned* alarms) {
+    const int all = __reduce_add_sync(~0u, count);
+    if (alarms != nullptr && all > 0) seen.report(alarms, matrix, static_cast<float>(all));
+    seen = Observation(), count = 0;
+  }
+};
+
 __device__ __forceinline__ bool aligned_16(const void* p) { return (reinterpret_cast<uintptr_t>(p) & 15) == 0; }
 
 __device__ __forceinline__ float4 load_unaligned_4(const float* p) { return make_float4(__ldg(p), __ldg(p + 1), __ldg(p + 2), __ldg(p + 3)); }
@@ -44,16 +68,23 @@ template <int THREADS, int STAGES>
 __device__ __forceinline__ void cast_role(const CastArgs& args, uint32_t memory, int worker, int workers) {
   constexpr int CONVERTERS = THREADS - 32;
   const uint32_t full = memory + STAGES * 16384, empty = full + 8 * STAGES;
+  CastWatch watch;
   if (!aligned_16(args.weights)) {
-    for (int chunk = args.first + worker; chunk < args.last; chunk += workers)
-      for (int i = threadIdx.x * 4; i < CAST_CHUNK; i += THREADS * 4)
-        store_half4(args.packed + chunk * CAST_CHUNK + i, load_unaligned_4(args.weights + cast_source(chunk) + i));
+    for (int chunk = args.first + worker; chunk < args.last; chunk += workers) {
+      watch.turn_to(chunk, args.alarms);
+      for (int i = threadIdx.x * 4; i < CAST_CHUNK; i += THREADS * 4) {
+        const float4 v = load_unaligned_4(args.weights + cast_source(chunk) + i);
+        watch.add(v);
+        store_half4(args.packed + chunk * CAST_CHUNK + i, v);
+      }
+    }
+    watch.report(args.alarms);
     return;
   }
   if (threadIdx.x == CONVERTERS) {
     for (int s = 0; s < STAGES; s++) {
       mbarrier_init(full + 8 * s, 1);
-      mbarrier_init(empty + 8 * s, CONVERTERS / 32);
+      mbarrier_init(empty + 8 * s, CONVERTERS);
     }
     fence_mbarrier_init();
   }
@@ -71,6 +102,7 @@ __device__ __forceinline__ void cast_role(const CastArgs& args, uint32_t memory,
   }
   constexpr int PIECES = (CAST_CHUNK / 4 + CONVERTERS - 1) / CONVERTERS;  // of four numbers, all in registers before the stage is given back
   for (int chunk = args.first + worker; chunk < args.last; chunk += workers, at.advance()) {
+    watch.turn_to(chunk, args.alarms);
     mbarrier_wait(full + 8 * at.stage, at.parity);
     float4 v[PIECES];
 #pragma unroll
@@ -78,12 +110,14 @@ __device__ __forceinline__ void cast_role(const CastArgs& args, uint32_t memory,
       const int i = threadIdx.x + p * CONVERTERS;
       if (i < CAST_CHUNK / 4) v[p] = load_shared_4(memory + at.stage * 16384 + 16 * i);
     }
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) mbarrier_arrive(empty + 8 * at.stage);
+    mbarrier_arrive(empty + 8 * at.stage);
 #pragma unroll
     for (int p = 0; p < PIECES; p++) {
       const int i = threadIdx.x + p * CONVERTERS;
-      if (i < CAST_CHUNK / 4) store_half4(args.packed + chunk * CAST_CHUNK + 4 * i, v[p]);
+      if (i >= CAST_CHUNK / 4) continue;
+      watch.add(v[p]);
+      store_half4(args.packed + chunk * CAST_CHUNK + 4 * i, v[p]);
     }
   }
+  watch.report(args.alarms);
 }

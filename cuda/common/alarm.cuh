@@ -45,14 +45,14 @@ struct Observation {
   }
   __device__ __forceinline__ void add(float4 w) { add(w.x), add(w.y), add(w.z), add(w.w); }
 
-  // By a whole warp, which has seen `count` weights (512 or more).
+  // By a whole warp, which has seen `count` weights; the mean square of a few says nothing.
   __device__ __forceinline__ void report(unsigned* alarms, int matrix, float count) {
     largest = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(largest)));
 #pragma unroll
     for (int lanes = 16; lanes > 0; lanes /= 2) squares += __shfl_xor_sync(~0u, squares, lanes);
     if (threadIdx.x % 32 != 0) return;
     raise(alarms, ALARM_LARGEST + matrix, largest, USUAL_WEIGHT);
-    raise(alarms, ALARM_SQUARES + matrix, squares / count, USUAL_SQUARES);
+    if (count >= 512) raise(alarms, ALARM_SQUARES + matrix, squares / count, USUAL_SQUARES);
     if (largest > 0.f && largest < TINY_WEIGHT) atomicOr(alarms + ALARM_TINY, 1u << matrix);
   }
 };

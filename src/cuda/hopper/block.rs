@@ -72,20 +72,20 @@ impl Call<'_> {
     }
 
     /// `CastArgs`
-    fn cast(&self, launch: &Launch) -> [u64; 3] {
+    fn cast(&self, launch: &Launch) -> [u64; 4] {
         let Buffers { weights, parts, .. } = self.buffers;
-        [*weights, parts.packed, pair(launch.cast.start, launch.cast.end)]
+        [*weights, parts.packed, pair(launch.cast.start, launch.cast.end), 0]
     }
 
     fn cast_layernorm(&self, launch: &Launch) -> Arguments {
         let Buffers { x, parts, .. } = self.buffers;
-        let [mut weights, packed, chunks] = self.cast(launch);
+        let [mut weights, packed, chunks, alarms] = self.cast(launch);
         if self.shape.prepared {
             // gamma1 and beta1 lie first, as in the weights.
             weights = self.vector(vectors::GAMMA1);
         }
         let rows = pair(self.rows(), self.row_tiles);
-        Arguments::new().words(&[*x, parts.h, parts.vectors, parts.statistics, rows, weights, packed, chunks])
+        Arguments::new().words(&[*x, parts.h, parts.vectors, parts.statistics, rows, weights, packed, chunks, alarms, 0])
     }
 
     fn gemm(&self, launch: &Launch, gemm: Gemm, tile: &Tile) -> Result<Arguments, Error> {
@@ -105,8 +105,8 @@ impl Call<'_> {
         let bias = self.bias(gemm);
         Ok(match gemm {
             Gemm::Qkv => {
-                let [weights, packed, chunks] = self.cast(launch);
-                maps.words(&[bias, pair(rows, launch.working), pair(prepared, 0), weights, packed, chunks])
+                let [weights, packed, chunks, alarms] = self.cast(launch);
+                maps.words(&[bias, pair(rows, launch.working), pair(prepared, 0), weights, packed, chunks, alarms])
             }
             Gemm::AttnProj => {
                 let gamma = self.vector(vectors::GAMMA2);

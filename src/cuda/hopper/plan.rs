@@ -20,7 +20,7 @@ pub const CHUNKS: u32 = CHUNKS_QKV + ((D * D + 2 * D * FFN) / 4096) as u32;
 /// The chunks of W_qkv.
 pub const CHUNKS_QKV: u32 = (D * QKV / 4096) as u32;
 /// Blocks of the first kernel that copy the small parameters.
-const VECTOR_BLOCKS: usize = 10;
+const VECTOR_BLOCKS: usize = 12;
 
 /// One form of a matrix product: a block computes m rows by n columns, of `splits` parts of K that a cluster adds up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
