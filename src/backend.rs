@@ -48,8 +48,9 @@ pub fn solve(x: usize, output: usize, weights: usize, seq_len: i32) -> Result<()
             cpu_forward(&tokens, values, false)
         }
         Some(driver) => {
-            check_precision(Knobs::get()?.precision)?;
-            cuda::solve::solve(driver, &tokens, &weights)
+            let precision = Knobs::get()?.precision;
+            check_precision(precision)?;
+            cuda::solve::solve(driver, &tokens, &weights, precision)
         }
     }
 }

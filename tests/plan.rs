@@ -4,6 +4,7 @@ use solve::cuda::arch::Arch;
 use solve::cuda::block::Shape;
 use solve::cuda::portable::plan::{self, Gemm, Kernel, Launch, Plan, Stage, TILES};
 use solve::cuda::workspace::Workspace;
+use solve::precision::SolvePrecision;
 
 /// H100 PCIe (older), H100 PCIe, H100/H200 SXM, GH100 in full.
 const SMS: [usize; 4] = [78, 114, 132, 144];
@@ -21,6 +22,7 @@ fn plans() -> impl Iterator<Item = (Arch, Shape, Plan)> {
             seq_len,
             causal,
             prepared,
+            precision: SolvePrecision::Fast,
         })
     });
     shapes.flat_map(|shape| {
@@ -84,7 +86,7 @@ fn every_launch_is_one_that_a_gpu_accepts() {
 #[test]
 fn a_large_product_fills_the_gpu_and_a_small_one_uses_low_tiles() {
     let launch_of = |arch, sms, seq_len, stage| {
-        let shape = Shape { batch: 1, seq_len, causal: false, prepared: false };
+        let shape = Shape { batch: 1, seq_len, causal: false, prepared: false, precision: SolvePrecision::Fast };
         let plan = plan::forward(arch, sms, shape);
         let launch = plan.iter().find(|launch| launch.stage == stage).expect("every stage");
         match launch.kernel {

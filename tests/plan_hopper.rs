@@ -4,6 +4,7 @@ use solve::cuda::block::Shape;
 use solve::cuda::hopper::plan::{
     ATTENTION, CHUNKS, DIRECT_ROWS, FEW, FEW_ROWS, Gemm, Kernel, Launch, direct, forward, prepare,
 };
+use solve::precision::SolvePrecision;
 
 /// H100 PCIe with fewer SMs, H100 PCIe, H100 SXM and H200, GH100 in full.
 const SMS: [usize; 4] = [78, 114, 132, 144];
@@ -14,8 +15,9 @@ fn plans() -> impl Iterator<Item = (usize, Shape, Vec<Launch>)> {
     let edges = (320..=4224).step_by(16).flat_map(|size| [size - 1, size, size + 1]);
     let sizes = (1..=300).chain(edges).chain([8192, 10_007, 131_072, 1 << 20]);
     let shapes = sizes.flat_map(|seq_len| {
-        [(1, false, false), (1, true, true), (3, true, false), (2, false, true)]
-            .map(|(batch, causal, prepared)| Shape { batch, seq_len, causal, prepared })
+        [(1, false, false), (1, true, true), (3, true, false), (2, false, true)].map(|(batch, causal, prepared)| {
+            Shape { batch, seq_len, causal, prepared, precision: SolvePrecision::Fast }
+        })
     });
     shapes.flat_map(|shape| SMS.map(|sms| (sms, shape, forward(sms, shape, true))))
 }

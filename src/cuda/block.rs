@@ -6,6 +6,7 @@ use super::launch::Step;
 use super::workspace::Parts;
 use super::{hopper, portable};
 use crate::error::Error;
+use crate::precision::SolvePrecision;
 
 /// What one forward reads and writes, all device addresses; x and output are 16-byte aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,12 +17,24 @@ pub struct Buffers {
     pub output: u64,
     /// The caller's weights; not read by a prepared block.
     pub weights: u64,
+    /// (rows, D) float: where the first kernel of a call in place keeps x, which the exact kernel may still want; else 0
+    pub x_copy: u64,
     /// Rows of x.
     pub rows: usize,
     /// Tokens in a sequence.
     pub seq_len: usize,
     /// The workspace, with room for the rows.
     pub parts: Parts,
+}
+
+impl Buffers {
+    /// Those of one call.
+    #[must_use]
+    pub fn new(x: u64, output: u64, weights: u64, shape: &Shape, parts: Parts) -> Self {
+        // The exact kernel alone reads x before it writes output.
+        let x_copy = if x == output && shape.precision != SolvePrecision::Exact { parts.x_copy } else { 0 };
+        Self { x, output, weights, x_copy, rows: shape.rows(), seq_len: shape.seq_len, parts }
+    }
 }
 
 /// Everything that a plan depends on, beside the GPU.
@@ -35,6 +48,8 @@ pub struct Shape {
     pub causal: bool,
     /// The weights are already cast.
     pub prepared: bool,
+    /// Of the matrix products.
+    pub precision: SolvePrecision,
 }
 
 impl Shape {

@@ -4,6 +4,7 @@ pub mod arch;
 pub mod block;
 pub mod device;
 pub mod driver;
+pub mod exact;
 pub mod graph;
 pub mod hopper;
 pub mod images;

@@ -12,7 +12,7 @@ use super::graph::{Graphs, run_plainly, run_steps};
 use super::launch::raw;
 use super::memory::{Buffer, copy_in, staged, wait};
 use super::pointer::{Place, common_place};
-use super::workspace::{Workspace, vectors};
+use super::workspace::{Purpose, Workspace, vectors};
 use crate::dims::D;
 use crate::error::Error;
 use crate::host;
@@ -55,7 +55,7 @@ impl Prepared {
     /// Prepares the weights on this device.
     pub fn on(device: &'static Device, weights: &Span, options: BlockOptions) -> Result<Self, Error> {
         device.run(|| {
-            let workspace = Workspace::new(device, options.max_tokens, true)?;
+            let workspace = Workspace::new(device, options.max_tokens, Purpose::Prepared(options.precision))?;
             let scratch = Buffer::new(device, "scratch for x and output", options.max_tokens * D * size_of::<f32>())?;
             let mut done = ptr::null_mut();
             let flags = sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32;
@@ -85,7 +85,7 @@ impl Prepared {
                     source.address = copy.address() as usize;
                 }
                 let parts = self.workspace.parts();
-                let buffers = Buffers { x: 0, output: 0, weights: source.address as u64, rows: 0, seq_len: 0, parts };
+                let buffers = Buffers::new(0, 0, source.address as u64, &self.shape(0, 0), parts);
                 // SAFETY: the weights were checked for their length, the cast alone touches nothing of x and output.
                 unsafe { run_steps(&prepare(self.device, &buffers)?, stream) }?;
                 // gamma1 and beta1 are the first of the weights.
@@ -104,13 +104,12 @@ impl Prepared {
             host::check(&tokens.output, "writable")?;
         }
         tokens.check_overlap(None)?;
-        let shape = Shape { batch: tokens.batch, seq_len: tokens.seq_len, causal: self.options.causal, prepared: true };
-        let (rows, parts) = (tokens.rows(), self.workspace.parts());
+        let (shape, parts) = (self.shape(tokens.batch, tokens.seq_len), self.workspace.parts());
         self.device
             .run(|| {
                 self.in_order(stream, on_host, |stream, graphs| {
                     staged(tokens, on_host, self.scratch.address(), stream, |x, output| {
-                        let buffers = Buffers { x, output, weights: 0, rows, seq_len: tokens.seq_len, parts };
+                        let buffers = Buffers::new(x, output, 0, &shape, parts);
                         // SAFETY: the caller's spans were checked for their length, the rows are at most max_tokens.
                         unsafe {
                             match graphs {
@@ -127,6 +126,11 @@ impl Prepared {
                     host::spoil(tokens, error);
                 }
             })
+    }
+
+    fn shape(&self, batch: usize, seq_len: usize) -> Shape {
+        let BlockOptions { causal, precision, .. } = self.options;
+        Shape { batch, seq_len, causal, prepared: true, precision }
     }
 
     /// The options that it was created with.

@@ -6,10 +6,11 @@ use super::driver::Driver;
 use super::graph::Graphs;
 use super::memory::{Buffer, copy_in, staged, wait};
 use super::pointer::{Place, common_place};
-use super::workspace::Workspace;
+use super::workspace::{Purpose, Workspace};
 use crate::error::Error;
 use crate::host;
 use crate::options::Stream;
+use crate::precision::SolvePrecision;
 use crate::span::{Span, Tokens};
 
 /// The workspace grows in steps of so many rows, so that slowly growing calls do not allocate each time.
@@ -25,13 +26,13 @@ pub struct Solver {
 }
 
 /// Runs the block once on the device that holds the buffers, or for buffers on the host on the current one.
-pub fn solve(driver: &'static Driver, tokens: &Tokens, weights: &Span) -> Result<(), Error> {
+pub fn solve(driver: &'static Driver, tokens: &Tokens, weights: &Span, precision: SolvePrecision) -> Result<(), Error> {
     let common = common_place(&[tokens.x, *weights, tokens.output])?;
     match common.place {
         Place::Device(ordinal) | Place::Managed(ordinal) => {
             tokens.check_overlap(Some(weights))?;
             let device = driver.device(ordinal)?;
-            solve_in_place(device, tokens, weights)?;
+            solve_in_place(device, tokens, weights, precision)?;
             if common.managed { device.run(|| wait(Stream::LEGACY)) } else { Ok(()) }
         }
         Place::Host => {
@@ -39,22 +40,33 @@ pub fn solve(driver: &'static Driver, tokens: &Tokens, weights: &Span) -> Result
             host::check(weights, "readable")?;
             host::check(&tokens.output, "writable")?;
             tokens.check_overlap(Some(weights))?;
-            solve_from_host(driver.current_device()?, tokens, weights).inspect_err(|error| host::spoil(tokens, error))
+            solve_from_host(driver.current_device()?, tokens, weights, precision)
+                .inspect_err(|error| host::spoil(tokens, error))
         }
     }
 }
 
 /// Enqueues the block on memory that the device can use.
-pub fn solve_in_place(device: &'static Device, tokens: &Tokens, weights: &Span) -> Result<(), Error> {
-    device.run(|| device.lock_solver().enqueue(device, tokens, weights, false))
+pub fn solve_in_place(
+    device: &'static Device,
+    tokens: &Tokens,
+    weights: &Span,
+    precision: SolvePrecision,
+) -> Result<(), Error> {
+    device.run(|| device.lock_solver().enqueue(device, tokens, weights, precision, false))
 }
 
 /// Copies, runs, copies back and waits.
-pub fn solve_from_host(device: &'static Device, tokens: &Tokens, weights: &Span) -> Result<(), Error> {
+pub fn solve_from_host(
+    device: &'static Device,
+    tokens: &Tokens,
+    weights: &Span,
+    precision: SolvePrecision,
+) -> Result<(), Error> {
     device.run(|| {
         // The scratch memory is in use to the end, so the lock is held.
         let mut solver = device.lock_solver();
-        solver.enqueue(device, tokens, weights, true)?;
+        solver.enqueue(device, tokens, weights, precision, true)?;
         wait(Stream::LEGACY)
     })
 }
@@ -65,12 +77,12 @@ impl Solver {
         device: &'static Device,
         tokens: &Tokens,
         weights: &Span,
+        precision: SolvePrecision,
         on_host: bool,
     ) -> Result<(), Error> {
         let stream = Stream::LEGACY;
-        let rows = tokens.rows();
-        let shape = Shape { batch: tokens.batch, seq_len: tokens.seq_len, causal: false, prepared: false };
-        let parts = self.workspace_for(device, rows)?.parts();
+        let shape = Shape { batch: tokens.batch, seq_len: tokens.seq_len, causal: false, prepared: false, precision };
+        let parts = self.workspace_for(device, shape.rows())?.parts();
         let scratch = if on_host || tokens.is_misaligned() {
             Buffer::at_least(&mut self.scratch, device, "scratch for x and output", tokens.x.bytes)?
         } else {
@@ -82,7 +94,7 @@ impl Solver {
             copy_in(weights_at, weights, stream)?;
         }
         staged(tokens, on_host, scratch, stream, |x, output| {
-            let buffers = Buffers { x, output, weights: weights_at, rows, seq_len: tokens.seq_len, parts };
+            let buffers = Buffers::new(x, output, weights_at, &shape, parts);
             // SAFETY: the caller's spans were checked for their length, the workspace has room for the rows.
             unsafe { self.graphs.run(device, shape, &buffers, stream) }
         })
@@ -93,10 +105,10 @@ impl Solver {
             // Earlier calls may still be running in the old one.
             wait(Stream::LEGACY)?;
             self.graphs.clear();
-            let larger = match Workspace::new(device, rows.next_multiple_of(ROWS_STEP), false) {
+            let larger = match Workspace::new(device, rows.next_multiple_of(ROWS_STEP), Purpose::Stateless) {
                 Err(Error::OutOfMemory { .. }) if self.workspace.is_some() => {
                     self.workspace = None;
-                    Workspace::new(device, rows, false)
+                    Workspace::new(device, rows, Purpose::Stateless)
                 }
                 other => other,
             }?;

@@ -2,11 +2,13 @@
 
 use super::arch::Arch;
 use super::device::Device;
+use super::exact;
 use super::hopper::plan::FEW_ROWS;
 use super::memory::{Buffer, fill, wait};
 use crate::dims::{D, FFN, QKV};
 use crate::error::Error;
 use crate::options::Stream;
+use crate::precision::SolvePrecision;
 
 /// Bytes of an fp16 and of an fp32 value.
 const F16: usize = 2;
@@ -38,23 +40,26 @@ pub mod vectors {
     pub const LEN: usize = BETA1 + D;
 }
 
-/// Bytes of the parts that do not depend on the rows: `packed`, `vectors`.
-const FIXED: [usize; 2] = [packed::LEN * F16, vectors::LEN * F32];
+/// Bytes of what alarms tell, and of the counters that the exact kernel's memory begins with.
+const ALARMS: usize = 256;
+const COUNTERS: usize = 256;
 /// Bytes of what Hopper's few-token kernel keeps, and of its form of prepared weights (cuda/small).
 const FEW: [usize; 2] = [5_310_464, 14_195_712];
-/// Bytes a row of the others: h, qkv, x1, f.
+/// Bytes a row of h, qkv, x1, f.
 const PER_ROW: [usize; 4] = [D * F16, QKV * F16, D * F32, FFN * F16];
 /// Bytes of statistics a row, 24 words of 8: written for the rows of whole tiles.
 const STATISTICS: usize = 192;
 const TILE_ROWS: usize = 128;
 
-const _: () = assert!(FIXED[0].is_multiple_of(256) && FIXED[1].is_multiple_of(256));
+const _: () = assert!((packed::LEN * F16).is_multiple_of(256) && (vectors::LEN * F32).is_multiple_of(256));
 const _: () = assert!(FEW[0].is_multiple_of(256) && FEW[1].is_multiple_of(256));
 
-/// Addresses of the parts.
+/// Addresses of the parts, 0 for one that its purpose does without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
-    /// half[7077888]: [`packed`]; 0 for a prepared block of a few rows on Hopper
+    /// uint[64]: what the fast kernels found unusual about the weights (cuda/common/alarm.cuh), 0 while nothing is
+    pub alarms: u64,
+    /// half[7077888]: [`packed`]
     pub packed: u64,
     /// float[9984]: [`vectors`]
     pub vectors: u64,
@@ -62,6 +67,8 @@ pub struct Parts {
     pub few: u64,
     /// Weights prepared for the few-token kernel; of a prepared block on Hopper only.
     pub few_weights: u64,
+    /// The exact kernel's own. What it keeps a row shares memory with `h` to `statistics`, because it runs when they have had their last reader.
+    pub exact: u64,
     /// (rows, D) half: LN1's output, then attention's, then LN2's
     pub h: u64,
     /// (rows, 3 D) half: Q | K | V
@@ -72,32 +79,50 @@ pub struct Parts {
     pub f: u64,
     /// What the blocks of LN2 tell each other.
     pub statistics: u64,
+    /// (rows, D) float: x of a call in place
+    pub x_copy: u64,
+}
+
+/// Whose calls a workspace serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// `solve()`: the weights come with each call, in any precision.
+    Stateless,
+    /// A block that keeps its weights in the forms that this precision reads.
+    Prepared(SolvePrecision),
 }
 
 /// The parts for up to so many rows.
 pub struct Workspace {
     buffer: Buffer,
     rows: usize,
-    fixed: [usize; 4],
+    sizes: Sizes,
 }
 
 impl Workspace {
     /// Most bytes for so many rows, on whichever GPU.
     #[must_use]
     pub fn bytes(rows: usize) -> usize {
-        let kinds = [(false, false), (true, false), (true, true)];
-        kinds.map(|(hopper, prepared)| bytes_with(rows, fixed(rows, hopper, prepared))).into_iter().max().unwrap_or(0)
+        let prepared = [SolvePrecision::Fast, SolvePrecision::Exact].map(Purpose::Prepared);
+        let purposes = [Purpose::Stateless].into_iter().chain(prepared);
+        let sizes = purposes.flat_map(|purpose| Arch::ALL.map(|arch| Sizes::new(arch, rows, purpose).total()));
+        sizes.max().unwrap_or(0)
     }
 
-    /// Allocates for a block that prepares its weights or not; the device's context is current.
-    pub fn new(device: &'static Device, rows: usize, prepared: bool) -> Result<Self, Error> {
-        let fixed = fixed(rows, device.arch == Arch::Sm90a, prepared);
-        let workspace = Self { buffer: Buffer::new(device, "the workspace", bytes_with(rows, fixed))?, rows, fixed };
-        if fixed[2] > 0 {
-            // The few-token kernel's counters start from here (cuda/small/exchange.cuh).
-            fill(workspace.parts().few, 0xff, fixed[2], Stream::LEGACY)?;
-            wait(Stream::LEGACY)?;
+    /// Allocates; the device's context is current.
+    pub fn new(device: &'static Device, rows: usize, purpose: Purpose) -> Result<Self, Error> {
+        let sizes = Sizes::new(device.arch, rows, purpose);
+        let workspace = Self { buffer: Buffer::new(device, "the workspace", sizes.total())?, rows, sizes };
+        let parts = workspace.parts();
+        fill(parts.alarms, 0, ALARMS, Stream::LEGACY)?;
+        if parts.exact != 0 {
+            fill(parts.exact, 0, COUNTERS, Stream::LEGACY)?;
         }
+        if parts.few != 0 {
+            // The few-token kernel's counters start from here (cuda/small/exchange.cuh).
+            fill(parts.few, 0xff, sizes.few, Stream::LEGACY)?;
+        }
+        wait(Stream::LEGACY)?;
         Ok(workspace)
     }
 
@@ -110,33 +135,67 @@ impl Workspace {
     /// Where everything is.
     #[must_use]
     pub fn parts(&self) -> Parts {
+        let Sizes { packed, vectors, few, few_weights, exact, rows, x_copy } = self.sizes;
         let mut next = self.buffer.address();
         let mut take = |bytes: usize| {
             let here = next;
             next += bytes as u64;
-            here
+            if bytes == 0 { 0 } else { here }
         };
-        let [packed, vectors, few, few_weights] = self.fixed.map(&mut take);
-        let packed = if self.fixed[0] == 0 { 0 } else { packed };
-        let [h, qkv, x1, f] = PER_ROW.map(|bytes| take(bytes * self.rows));
-        let statistics = take(STATISTICS * self.rows.next_multiple_of(TILE_ROWS));
-        Parts { packed, vectors, few, few_weights, h, qkv, x1, f, statistics }
+        let alarms = take(ALARMS);
+        let [packed, vectors, few, few_weights, exact] = [packed, vectors, few, few_weights, exact].map(&mut take);
+        let stages = take(rows);
+        let x_copy = take(x_copy);
+        let mut next = stages;
+        let [h, qkv, x1, f] = PER_ROW.map(|bytes| {
+            let here = next;
+            next += (bytes * self.rows) as u64;
+            here
+        });
+        Parts { alarms, packed, vectors, few, few_weights, exact, h, qkv, x1, f, statistics: next, x_copy }
     }
 }
 
-/// Bytes of the parts that do not depend on the rows: `packed`, `vectors`, `few`, `few_weights`.
-fn fixed(rows: usize, hopper: bool, prepared: bool) -> [usize; 4] {
-    let [packed, vectors] = FIXED;
-    match (hopper, prepared) {
-        (false, _) => [packed, vectors, 0, 0],
-        (true, false) => [packed, vectors, FEW[0], 0],
-        // A block that never has more than a few rows needs its weights in one form only.
-        (true, true) if rows <= FEW_ROWS => [0, vectors, FEW[0], FEW[1]],
-        (true, true) => [packed, vectors, FEW[0], FEW[1]],
-    }
+/// Bytes of the parts, all multiples of 256.
+#[derive(Clone, Copy)]
+struct Sizes {
+    packed: usize,
+    vectors: usize,
+    few: usize,
+    few_weights: usize,
+    /// The exact kernel's, without what it keeps a row.
+    exact: usize,
+    /// `h` to `statistics`, or what the exact kernel keeps a row.
+    rows: usize,
+    x_copy: usize,
 }
 
-fn bytes_with(rows: usize, fixed: [usize; 4]) -> usize {
-    let fixed: usize = fixed.iter().sum();
-    fixed + rows * PER_ROW.iter().sum::<usize>() + rows.next_multiple_of(TILE_ROWS) * STATISTICS
+impl Sizes {
+    fn new(arch: Arch, rows: usize, purpose: Purpose) -> Self {
+        let whole_tiles = rows.next_multiple_of(TILE_ROWS);
+        let exact = exact::memory(arch);
+        let exact_rows = whole_tiles * exact.per_row;
+        if purpose == Purpose::Prepared(SolvePrecision::Exact) {
+            let (exact, rows) = (exact.fixed, exact_rows);
+            return Self { packed: 0, vectors: 0, few: 0, few_weights: 0, exact, rows, x_copy: 0 };
+        }
+        let (hopper, prepared) = (arch == Arch::Sm90a, purpose != Purpose::Stateless);
+        // A prepared block that never has more than a few rows needs its weights in one fast form only.
+        let only_few = hopper && prepared && rows <= FEW_ROWS;
+        let stages = rows * PER_ROW.iter().sum::<usize>() + whole_tiles * STATISTICS;
+        Self {
+            packed: if only_few { 0 } else { packed::LEN * F16 },
+            vectors: vectors::LEN * F32,
+            few: if hopper { FEW[0] } else { 0 },
+            few_weights: if hopper && prepared { FEW[1] } else { 0 },
+            exact: exact.fixed,
+            rows: stages.max(exact_rows),
+            x_copy: rows * D * F32,
+        }
+    }
+
+    fn total(&self) -> usize {
+        let Self { packed, vectors, few, few_weights, exact, rows, x_copy } = self;
+        ALARMS + packed + vectors + few + few_weights + exact + rows + x_copy
+    }
 }

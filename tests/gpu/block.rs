@@ -5,6 +5,7 @@ use solve::cuda::prepared::Prepared;
 use solve::cuda::solve::{solve_from_host, solve_in_place};
 use solve::dims::D;
 use solve::options::{BlockOptions, Stream};
+use solve::precision::SolvePrecision::Fast;
 use solve::span::{Span, Tokens};
 use solve::weights::WEIGHTS_LEN;
 
@@ -29,7 +30,7 @@ pub fn sizes(arch: Arch) {
         let host_x = Random::new(seq_len as u64).uniforms(seq_len * D);
         let (x, output) = (Memory::of(&host_x), Memory::poisoned(seq_len * D));
         let call = tokens(&x, &output, 1, seq_len);
-        solve_in_place(device(arch), &call, &weight_span(&weights)).expect("solve");
+        solve_in_place(device(arch), &call, &weight_span(&weights), Fast).expect("solve");
         let got = output.read();
         let wanted = reference(&host_x, &host_weights, 1, seq_len, false);
         check_block(&got, &wanted, &format!("seq_len {seq_len}"));
@@ -39,10 +40,10 @@ pub fn sizes(arch: Arch) {
         // Plainly the first time, then recorded as a graph, then re-pointed, then as it is.
         for time in 2..=4 {
             let again = Memory::poisoned(seq_len * D);
-            solve_in_place(device(arch), &tokens(&x, &again, 1, seq_len), &weight_span(&weights)).expect("solve");
+            solve_in_place(device(arch), &tokens(&x, &again, 1, seq_len), &weight_span(&weights), Fast).expect("solve");
             assert!(again.read() == got, "other bits the time {time} at seq_len {seq_len}");
         }
-        solve_in_place(device(arch), &tokens(&x, &x, 1, seq_len), &weight_span(&weights)).expect("solve");
+        solve_in_place(device(arch), &tokens(&x, &x, 1, seq_len), &weight_span(&weights), Fast).expect("solve");
         assert!(x.read() == got, "other bits in place at seq_len {seq_len}");
     }
     assert!(weights.read() == host_weights, "the weights were changed");
@@ -55,7 +56,7 @@ pub fn flat_rows(arch: Arch) {
     for value in [0.0, 3.0] {
         let host_x = vec![value; 4 * D];
         let (x, output) = (Memory::of(&host_x), Memory::poisoned(4 * D));
-        solve_in_place(device(arch), &tokens(&x, &output, 1, 4), &weight_span(&weights)).expect("solve");
+        solve_in_place(device(arch), &tokens(&x, &output, 1, 4), &weight_span(&weights), Fast).expect("solve");
         check_block(&output.read(), &reference(&host_x, &host_weights, 1, 4, false), &format!("x = {value}"));
     }
 }
@@ -70,10 +71,10 @@ pub fn misaligned(arch: Arch) {
         let x = Memory::new(Kind::Device, seq_len * D, x_off).with(&host_x);
         let output = Memory::new(Kind::Device, seq_len * D, output_off);
         let what = format!("offsets {x_off}, {output_off}, {weights_off}");
-        solve_in_place(device(arch), &tokens(&x, &output, 1, seq_len), &weight_span(&weights)).expect(&what);
+        solve_in_place(device(arch), &tokens(&x, &output, 1, seq_len), &weight_span(&weights), Fast).expect(&what);
         check_block(&output.read(), &wanted, &what);
         output.check_guards();
-        solve_in_place(device(arch), &tokens(&x, &x, 1, seq_len), &weight_span(&weights)).expect(&what);
+        solve_in_place(device(arch), &tokens(&x, &x, 1, seq_len), &weight_span(&weights), Fast).expect(&what);
         check_block(&x.read(), &wanted, &what);
         x.check_guards();
     }
@@ -86,7 +87,7 @@ pub fn from_host(arch: Arch) {
     let mut output = vec![f32::NAN; seq_len * D];
     let call = Tokens::new(host_x.as_ptr().addr(), output.as_mut_ptr().expose_provenance(), 1, seq_len as i32);
     let span = Span::weights(host_weights.as_ptr().expose_provenance()).expect("weights");
-    solve_from_host(device(arch), &call.expect("tokens"), &span).expect("solve");
+    solve_from_host(device(arch), &call.expect("tokens"), &span, Fast).expect("solve");
     check_block(&output, &wanted, "host memory");
 }
 
@@ -116,7 +117,7 @@ pub fn long_sequence(arch: Arch) {
     let weights = Memory::of(&host_weights);
     let period = Random::new(15).uniforms(PERIOD * D);
     let x = Memory::of(&period.repeat(SEQ_LEN / PERIOD));
-    solve_in_place(device(arch), &tokens(&x, &x, 1, SEQ_LEN), &weight_span(&weights)).expect("solve");
+    solve_in_place(device(arch), &tokens(&x, &x, 1, SEQ_LEN), &weight_span(&weights), Fast).expect("solve");
     let got = x.read();
     let wanted = reference(&period, &host_weights, 1, PERIOD, false);
     for (index, rows) in got.chunks(PERIOD * D).enumerate() {

@@ -6,9 +6,10 @@ use solve::cuda::arch::Arch;
 use solve::cuda::block::{self, Buffers, Shape};
 use solve::cuda::graph::run_steps;
 use solve::cuda::hopper::plan::DIRECT_ROWS;
-use solve::cuda::workspace::{Workspace, packed, vectors};
+use solve::cuda::workspace::{Purpose, Workspace, packed, vectors};
 use solve::dims::{D, FFN, QKV};
 use solve::options::Stream;
+use solve::precision::SolvePrecision;
 use solve::weights::{
     B_ATTN, B_FC, B_PROJ, B_QKV, BETA1, BETA2, GAMMA1, GAMMA2, Param, W_ATTN, W_FC, W_PROJ, W_QKV, WEIGHTS_LEN,
 };
@@ -43,7 +44,8 @@ const SHAPES: [(usize, usize); 20] = [
 pub fn stages(arch: Arch) {
     let host_weights = weights(90);
     for (index, (batch, seq_len)) in SHAPES.into_iter().enumerate() {
-        let shape = Shape { batch, seq_len, causal: index % 3 == 1, prepared: false };
+        let precision = SolvePrecision::Fast;
+        let shape = Shape { batch, seq_len, causal: index % 3 == 1, prepared: false, precision };
         // Weights in every alignment of a float.
         let weights = Memory::new(super::rig::Kind::Device, WEIGHTS_LEN, 4 * (index % 4)).with(&host_weights);
         check(arch, shape, &weights, &host_weights);
@@ -54,14 +56,13 @@ fn check(arch: Arch, shape: Shape, weights: &Memory, host_weights: &[f32]) {
     let (device, rows) = (device(arch), shape.rows());
     let x = Random::new(rows as u64).uniforms(rows * D);
     let (x_there, output) = (Memory::of(&x), Memory::poisoned(rows * D));
-    let workspace = device.run(|| Workspace::new(device, rows, false)).expect("a workspace");
+    let workspace = device.run(|| Workspace::new(device, rows, Purpose::Stateless)).expect("a workspace");
     let parts = workspace.parts();
     for (part, bytes) in [(parts.h, 2 * D), (parts.qkv, 2 * QKV), (parts.x1, 4 * D), (parts.f, 2 * FFN)] {
         poison(part, bytes * rows);
     }
     poison(parts.packed, 2 * packed::LEN);
-    let buffers =
-        Buffers { x: x_there.at(), output: output.at(), weights: weights.at(), rows, seq_len: shape.seq_len, parts };
+    let buffers = Buffers::new(x_there.at(), output.at(), weights.at(), &shape, parts);
     // SAFETY: buffers and workspace are of this shape.
     let ran = device.run(|| unsafe { run_steps(&block::forward(device, shape, &buffers)?, Stream::LEGACY) });
     ran.expect("forward");

@@ -9,6 +9,7 @@ use solve::cuda::portable::plan::{Gemm, Kernel, Launch, Stage, TILES, forward, g
 use solve::cuda::workspace::{packed, vectors};
 use solve::dims::{D, FFN, QKV};
 use solve::options::Stream;
+use solve::precision::SolvePrecision;
 use solve::weights::{B_ATTN, B_FC, B_PROJ, B_QKV, BETA1, BETA2, GAMMA1, GAMMA2, Param, W_ATTN, W_FC, W_PROJ, W_QKV};
 
 use super::common::{Random, weights, worst};
@@ -61,7 +62,7 @@ fn planned(arch: Arch, shape: Shape, stage: Stage) -> Launch {
 }
 
 fn rows_shape(rows: usize, prepared: bool) -> Shape {
-    Shape { batch: 1, seq_len: rows, causal: false, prepared }
+    Shape { batch: 1, seq_len: rows, causal: false, prepared, precision: SolvePrecision::Fast }
 }
 
 pub fn cast_and_layernorm(arch: Arch) {
@@ -154,7 +155,8 @@ pub fn attention(arch: Arch, causal: bool) {
         let mut wanted = vec![0.0; rows * D];
         cpu::attention(&qkv, &mut wanted, seq_len, causal);
         let (from, to) = (halves(&qkv), Memory::poisoned(rows * D / 2));
-        let step = planned(arch, Shape { batch, seq_len, causal, prepared: false }, Stage::Attention);
+        let shape = Shape { batch, seq_len, causal, prepared: false, precision: SolvePrecision::Fast };
+        let step = planned(arch, shape, Stage::Attention);
         run(arch, &step, &[from.at(), to.at()], seq_len);
         // P is rounded to fp16 before it meets V, whose values are at most 1.
         let what = format!("{batch} sequences of {seq_len}, sharpness {sharpness}");

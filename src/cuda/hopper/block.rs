@@ -8,6 +8,7 @@ use crate::cuda::tensor_map::{Element, Promotion, Swizzle, TensorMap};
 use crate::cuda::workspace::{packed, vectors};
 use crate::dims::{D, FFN, QKV};
 use crate::error::Error;
+use crate::precision::SolvePrecision;
 use crate::weights::{W_ATTN, W_FC, W_PROJ, W_QKV};
 
 /// The steps of one forward.
@@ -25,7 +26,7 @@ pub fn forward(kernels: &Kernels, sms: usize, shape: Shape, buffers: &Buffers) -
 
 /// The steps that cast the weights.
 pub fn prepare(kernels: &Kernels, buffers: &Buffers) -> Result<Vec<Step>, Error> {
-    let shape = Shape { batch: 0, seq_len: 0, causal: false, prepared: false };
+    let shape = Shape { batch: 0, seq_len: 0, causal: false, prepared: false, precision: SolvePrecision::Fast };
     let call = Call { buffers, shape, row_tiles: 0 };
     let wanted = |launch: &&Launch| launch.kernel == Kernel::FewPrepare || buffers.parts.packed != 0;
     plan::prepare().iter().filter(wanted).map(|launch| call.step(kernels, launch)).collect()
@@ -85,7 +86,18 @@ impl Call<'_> {
             weights = self.vector(vectors::GAMMA1);
         }
         let rows = pair(self.rows(), self.row_tiles);
-        Arguments::new().words(&[*x, parts.h, parts.vectors, parts.statistics, rows, weights, packed, chunks, alarms, 0])
+        Arguments::new().words(&[
+            *x,
+            parts.h,
+            parts.vectors,
+            parts.statistics,
+            rows,
+            weights,
+            packed,
+            chunks,
+            alarms,
+            0,
+        ])
     }
 
     fn gemm(&self, launch: &Launch, gemm: Gemm, tile: &Tile) -> Result<Arguments, Error> {
