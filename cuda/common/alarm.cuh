@@ -47,9 +47,11 @@ struct Observation {
 
   // By a whole warp, which has seen `count` weights; the mean square of a few says nothing.
   __device__ __forceinline__ void report(unsigned* alarms, int matrix, float count) {
-    largest = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(largest)));
 #pragma unroll
-    for (int lanes = 16; lanes > 0; lanes /= 2) squares += __shfl_xor_sync(~0u, squares, lanes);
+    for (int lanes = 16; lanes > 0; lanes /= 2) {
+      largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, lanes));
+      squares += __shfl_xor_sync(~0u, squares, lanes);
+    }
     if (threadIdx.x % 32 != 0) return;
     raise(alarms, ALARM_LARGEST + matrix, largest, USUAL_WEIGHT);
     if (count >= 512) raise(alarms, ALARM_SQUARES + matrix, squares / count, USUAL_SQUARES);

@@ -1,0 +1,135 @@
+/* The exact block: what every architecture's form of it shares.
+
+   output = x1 + gelu(LN2(x1) W_fc + b_fc) W_proj + b_proj,  x1 = x + attention(LN1(x) W_qkv + b_qkv) W_attn + b_attn
+   as good as fp32 arithmetic gives it, on any finite input, with fp16 tensor cores: an operand v is s v = hi + lo, two
+   fp16 numbers that hold 22 bits of it, and a product is hi hi + hi lo + lo hi, summed in fp32. The scale s is a power of
+   two from a bound that always holds, so nothing overflows, lo keeps its bits, and 1 / s takes it back exactly.
+
+   One resident kernel does it all (cooperative launch, one block per SM, grid barriers between its stages). Behind a
+   chain of fast kernels it first reads their alarms and ends at once where their result stands. */
+#pragma once
+
+#include <cuda_fp16.h>
+
+#include "common/alarm.cuh"
+#include "dims.h"
+
+enum ExactPhases { EXACT_CAST = 1, EXACT_FORWARD = 2 };
+
+struct ExactArgs {
+  const float* x;         // (rows, D), 16-byte aligned
+  float* output;          // (rows, D), 16-byte aligned; may be x
+  const float* weights;   // the caller's, aligned to 4 bytes; not read without EXACT_CAST
+  unsigned char* memory;  // 256-byte aligned; its first 256 bytes are 0 before the first launch
+  unsigned* alarms;       // [ALARMS]
+  int rows, seq_len, causal;
+  int phases;       // EXACT_CAST: bring the weights into memory; EXACT_FORWARD: compute. CAST alone raises the alarms.
+  int rule;         // of Rule: whether to compute at all
+  int keep_alarms;  // else they are set back to 0 after a computation
+};
+
+extern "C" __global__ void exact(const ExactArgs args);
+
+// ---- the decision
+
+__device__ __forceinline__ float alarm_value(const unsigned* alarms, int alarm, float usual) {
+  const unsigned bits = *reinterpret_cast<const volatile unsigned*>(alarms + alarm);
+  return bits == 0 ? usual : __uint_as_float(bits);
+}
+
+// Whether the fast result must not stand. FAST: fp16 might overflow, or lose small weights beside large values. AUTO:
+// anything is unusual.
+__device__ inline bool must_rescue(const unsigned* alarms, int rule) {
+  constexpr float HALF_MAX = 65504.f, NORM_MAX = 27.72f;  // of |x - mean| rstd in a row of 768: sqrt(767)
+  if (rule == RULE_EXACT) return true;
+  bool any = false;
+  for (int i = 0; i < ALARMS; ++i) any |= i != ALARM_TINY && alarm_value(alarms, i, 0.f) != 0.f;
+  const bool tiny = *reinterpret_cast<const volatile unsigned*>(alarms + ALARM_TINY) != 0;
+  if (rule == RULE_AUTO) return any || tiny;
+  const auto largest = [&](int matrix) { return alarm_value(alarms, ALARM_LARGEST + matrix, USUAL_WEIGHT); };
+  const float gamma1 = alarm_value(alarms, ALARM_GAMMA1, USUAL_GAMMA), beta1 = alarm_value(alarms, ALARM_BETA1, USUAL_BETA);
+  const float gamma2 = alarm_value(alarms, ALARM_GAMMA2, USUAL_GAMMA), beta2 = alarm_value(alarms, ALARM_BETA2, USUAL_BETA);
+  const float b_qkv = alarm_value(alarms, ALARM_B_QKV, USUAL_BIAS), b_fc = alarm_value(alarms, ALARM_B_FC, USUAL_BIAS);
+  const bool fits = NORM_MAX * gamma1 + beta1 < HALF_MAX && NORM_MAX * gamma2 + beta2 < HALF_MAX &&
+                    D * largest(MATRIX_QKV) * (gamma1 + beta1) + b_qkv < HALF_MAX &&
+                    D * largest(MATRIX_FC) * (gamma2 + beta2) + b_fc < HALF_MAX && largest(MATRIX_ATTN) < HALF_MAX &&
+                    largest(MATRIX_PROJ) < HALF_MAX;  // false, too, where anything is not a number
+  return !fits || (tiny && any);
+}
+
+// ---- scales
+
+// |LN(x)| of any row, and |LN(x) W + b| of any column: |xhat| <= sqrt(767) and sum |xhat| <= 768.
+__host__ __device__ constexpr float norm_bound(float gamma, float beta) { return 27.72f * gamma + beta; }
+__host__ __device__ constexpr float product_bound(float gamma, float beta, float weight, float bias) {
+  return D * weight * (gamma + beta) + bias;
+}
+
+// The power of two that brings `bound` into [2^13, 2^14); 1 for 0, and never so far that it or its inverse leaves fp32.
+__device__ __forceinline__ float scale_for(float bound) {
+  const int exponent = __float_as_uint(bound) >> 23 & 255;
+  return bound == 0.f ? 1.f : __uint_as_float(static_cast<unsigned>(min(max(267 - exponent, 12), 227)) << 23);
+}
+// 1 / s, exactly, of a power of two
+__device__ __forceinline__ float inverse(float scale) { return __uint_as_float((254u << 23) - __float_as_uint(scale)); }
+
+// Two scaled values in two halves each, packed with `a` in the lower half.
+struct Split {
+  unsigned hi, lo;
+};
+__device__ __forceinline__ Split split(float a, float b) {
+  const __half2 hi = __floats2half2_rn(a, b);
+  const float2 back = __half22float2(hi);
+  const __half2 lo = __floats2half2_rn(a - back.x, b - back.y);
+  return {*reinterpret_cast<const unsigned*>(&hi), *reinterpret_cast<const unsigned*>(&lo)};
+}
+
+// tanh GELU to fp32 accuracy: x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3)
+__device__ __forceinline__ float gelu_exact(float x) {
+  const float u2 = x * fmaf(2 * 0.7978845608f * 0.044715f, x * x, 2 * 0.7978845608f);
+  return __fdividef(x, 1.f + __expf(-u2));
+}
+
+// ---- grid barrier
+
+/* All blocks meet. The word's top bit turns over each time and the other bits return to 0, so it is ready for the next
+   launch, of whatever grid. Only one thread of a block calls meet(), between two barriers of the block. */
+struct GridBarrier {
+  unsigned* word;
+  unsigned top;
+  bool known = false;
+
+  __device__ explicit GridBarrier(unsigned char* memory) : word(reinterpret_cast<unsigned*>(memory)), top(0) {}
+
+  __device__ __forceinline__ void arrive() {
+    const unsigned add = blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1;
+    if (!known) {
+      // PTX ISA 9.0, 9.7.13.7 atom
+      asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;" : "=r"(top) : "l"(word), "r"(add) : "memory");
+      known = true;
+    } else {
+      // 9.7.13.8 red
+      asm volatile("red.add.release.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(add) : "memory");
+    }
+    top = (top & 0x80000000u) ^ 0x80000000u;  // what the top bit will be
+  }
+  __device__ __forceinline__ bool passed() const {
+    unsigned now;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(word) : "memory");  // 9.7.9.8 ld
+    return (now & 0x80000000u) == top;
+  }
+  // What never comes ends as an error: the store faults. (A trap would cost a kernel with setmaxnreg its registers.)
+  __device__ __forceinline__ void wait() const {
+    unsigned polls = 0;
+    while (!passed())
+      asm volatile(
+          "{\n.reg .pred p;\n.reg .u64 nowhere;\n"
+          "setp.gt.u32 p, %0, 67108864;\n"
+          "mov.u64 nowhere, 0;\n"
+          "@p st.global.u32 [nowhere], %0;\n}\n" ::"r"(++polls));
+  }
+  __device__ __forceinline__ void meet() {
+    arrive();
+    wait();
+  }
+};
