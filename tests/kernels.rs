@@ -24,13 +24,13 @@ fn portable_names() -> Vec<String> {
 }
 
 fn hopper_names() -> Vec<String> {
-    use hopper::plan::{ATTENTION, FEW, FewWeights, Gemm, Kernel, direct};
+    use hopper::plan::{ATTENTION, FEW, FewWeights, Gemm, Kernel, direct, product};
     let mut all = vec![Kernel::CastLayernorm, Kernel::FewPrepare];
     for causal in [false, true] {
         all.extend((0..ATTENTION.len()).map(|form| Kernel::Attention { form, causal }));
     }
     for gemm in Gemm::ALL {
-        all.extend((0..gemm.tiles().len()).map(|tile| Kernel::Gemm { gemm, tile }));
+        all.extend((0..product::tiles(gemm).len()).map(|tile| Kernel::Gemm { gemm, tile }));
         all.extend((0..direct::tiles(gemm).len()).map(|tile| Kernel::Direct { gemm, tile }));
     }
     for weights in FewWeights::ALL {

@@ -2,7 +2,7 @@
 
 use solve::cuda::block::Shape;
 use solve::cuda::hopper::plan::{
-    ATTENTION, CHUNKS, DIRECT_ROWS, FEW, FEW_ROWS, Gemm, Kernel, Launch, direct, forward, prepare,
+    ATTENTION, CHUNKS, DIRECT_ROWS, FEW, FEW_ROWS, Gemm, Kernel, Launch, direct, forward, prepare, product,
 };
 use solve::precision::SolvePrecision;
 
@@ -89,7 +89,7 @@ fn every_row_is_computed() {
             let what = format!("{shape:?} on {sms}: {launch:?}");
             match launch.kernel {
                 Kernel::Gemm { gemm, tile } => {
-                    let form = gemm.tiles()[tile];
+                    let form = product::tiles(gemm)[tile];
                     assert_eq!((gemm.columns() % form.n, gemm.depth() % (64 * form.splits)), (0, 0), "{what}");
                     let work = rows.div_ceil(form.m) * (gemm.columns() / form.n) * form.splits;
                     let blocks = launch.working as usize;

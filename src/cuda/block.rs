@@ -5,6 +5,7 @@ use super::device::Device;
 use super::launch::Step;
 use super::workspace::Parts;
 use super::{hopper, portable};
+use crate::dims::{D, FFN, QKV};
 use crate::error::Error;
 use crate::precision::SolvePrecision;
 
@@ -57,6 +58,37 @@ impl Shape {
     #[must_use]
     pub fn rows(&self) -> usize {
         self.batch * self.seq_len
+    }
+}
+
+/// The four matrix products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "named after their weights")]
+pub enum Gemm {
+    Qkv,
+    AttnProj,
+    Fc,
+    Proj,
+}
+
+impl Gemm {
+    /// In the order of the block.
+    pub const ALL: [Self; 4] = [Self::Qkv, Self::AttnProj, Self::Fc, Self::Proj];
+
+    /// Columns of its output.
+    #[must_use]
+    pub fn columns(self) -> usize {
+        match self {
+            Self::Qkv => QKV,
+            Self::Fc => FFN,
+            Self::AttnProj | Self::Proj => D,
+        }
+    }
+
+    /// Rows of its weights.
+    #[must_use]
+    pub fn depth(self) -> usize {
+        if self == Self::Proj { FFN } else { D }
     }
 }
 

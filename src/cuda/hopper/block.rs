@@ -1,7 +1,8 @@
 //! The Hopper block: each launch of the plan with its tensor maps and its struct of arguments, as cuda/ declares them.
 
 use super::kernels::Kernels;
-use super::plan::{self, FEW, FewWeights, Gemm, Kernel, Launch, Tile, direct};
+use super::plan::product::Tile;
+use super::plan::{self, FEW, FewWeights, Gemm, Kernel, Launch, direct, product};
 use crate::cuda::block::{Buffers, Shape};
 use crate::cuda::launch::{Arguments, Edge, Step, pair};
 use crate::cuda::tensor_map::{Element, Promotion, Swizzle, TensorMap};
@@ -16,18 +17,19 @@ pub fn forward(kernels: &Kernels, sms: usize, shape: Shape, buffers: &Buffers) -
     let launches = plan::forward(sms, shape, buffers.weights.is_multiple_of(16));
     // The statistics of a row lie as far apart as the attention projection has tiles in it.
     let row_tiles = launches.iter().find_map(|launch| match launch.kernel {
-        Kernel::Gemm { gemm: Gemm::AttnProj, tile } => Some(D / Gemm::AttnProj.tiles()[tile].n),
+        Kernel::Gemm { gemm: Gemm::AttnProj, tile } => Some(D / product::tiles(Gemm::AttnProj)[tile].n),
         Kernel::Direct { gemm: Gemm::AttnProj, tile } => Some(D / direct::tiles(Gemm::AttnProj)[tile].n),
         _ => None,
     });
-    let call = Call { buffers, shape, row_tiles: row_tiles.unwrap_or(0) as u32 };
+    let alarms = if shape.prepared { 0 } else { buffers.parts.alarms };
+    let call = Call { buffers, shape, alarms, row_tiles: row_tiles.unwrap_or(0) as u32 };
     launches.iter().map(|launch| call.step(kernels, launch)).collect()
 }
 
-/// The steps that cast the weights.
+/// The steps that cast the weights. They raise no alarms: the exact kernel, which splits the same weights, does.
 pub fn prepare(kernels: &Kernels, buffers: &Buffers) -> Result<Vec<Step>, Error> {
     let shape = Shape { batch: 0, seq_len: 0, causal: false, prepared: false, precision: SolvePrecision::Fast };
-    let call = Call { buffers, shape, row_tiles: 0 };
+    let call = Call { buffers, shape, alarms: 0, row_tiles: 0 };
     let wanted = |launch: &&Launch| launch.kernel == Kernel::FewPrepare || buffers.parts.packed != 0;
     plan::prepare().iter().filter(wanted).map(|launch| call.step(kernels, launch)).collect()
 }
@@ -36,6 +38,8 @@ pub fn prepare(kernels: &Kernels, buffers: &Buffers) -> Result<Vec<Step>, Error>
 struct Call<'a> {
     buffers: &'a Buffers,
     shape: Shape,
+    /// Where kernels that read the weights raise alarms, or 0
+    alarms: u64,
     row_tiles: u32,
 }
 
@@ -43,7 +47,7 @@ impl Call<'_> {
     fn step(&self, kernels: &Kernels, launch: &Launch) -> Result<Step, Error> {
         let (what, arguments) = match launch.kernel {
             Kernel::CastLayernorm => ("launch of the weight cast and LN1", self.cast_layernorm(launch)),
-            Kernel::Gemm { gemm, tile } => (product_name(gemm), self.gemm(launch, gemm, &gemm.tiles()[tile])?),
+            Kernel::Gemm { gemm, tile } => (product_name(gemm), self.gemm(launch, gemm, &product::tiles(gemm)[tile])?),
             Kernel::Direct { gemm, tile } => (product_name(gemm), self.direct(gemm, &direct::tiles(gemm)[tile])?),
             Kernel::Attention { causal, .. } => ("launch of attention", self.attention(launch, causal)?),
             Kernel::Few { weights, tile } => ("launch of the block for few tokens", self.few(weights, tile)?),
@@ -75,29 +79,19 @@ impl Call<'_> {
     /// `CastArgs`
     fn cast(&self, launch: &Launch) -> [u64; 4] {
         let Buffers { weights, parts, .. } = self.buffers;
-        [*weights, parts.packed, pair(launch.cast.start, launch.cast.end), 0]
+        [*weights, parts.packed, pair(launch.cast.start, launch.cast.end), self.alarms]
     }
 
     fn cast_layernorm(&self, launch: &Launch) -> Arguments {
-        let Buffers { x, parts, .. } = self.buffers;
+        let Buffers { x, x_copy, parts, .. } = self.buffers;
         let [mut weights, packed, chunks, alarms] = self.cast(launch);
         if self.shape.prepared {
             // gamma1 and beta1 lie first, as in the weights.
             weights = self.vector(vectors::GAMMA1);
         }
         let rows = pair(self.rows(), self.row_tiles);
-        Arguments::new().words(&[
-            *x,
-            parts.h,
-            parts.vectors,
-            parts.statistics,
-            rows,
-            weights,
-            packed,
-            chunks,
-            alarms,
-            0,
-        ])
+        let first = Arguments::new();
+        first.words(&[*x, parts.h, parts.vectors, parts.statistics, rows, weights, packed, chunks, alarms, *x_copy])
     }
 
     fn gemm(&self, launch: &Launch, gemm: Gemm, tile: &Tile) -> Result<Arguments, Error> {

@@ -1,6 +1,7 @@
 //! Every Hopper kernel, found by name once and kept in typed fields.
 
-use super::plan::{self, ATTENTION, FEW, FewWeights, Gemm, Kernel, Tile, direct};
+use super::plan::product::Tile;
+use super::plan::{self, ATTENTION, FEW, FewWeights, Gemm, Kernel, direct, product};
 use crate::cuda::arch::Arch;
 use crate::cuda::launch::Function;
 use crate::cuda::modules::Modules;
@@ -35,7 +36,7 @@ impl Kernels {
             small_prepare: function(Kernel::FewPrepare)?,
         };
         for gemm in Gemm::ALL {
-            for tile in 0..gemm.tiles().len() {
+            for tile in 0..product::tiles(gemm).len() {
                 kernels.gemm[gemm as usize].push(function(Kernel::Gemm { gemm, tile })?);
             }
             for tile in 0..direct::tiles(gemm).len() {
@@ -74,8 +75,8 @@ impl Kernels {
 pub fn symbol(kernel: Kernel) -> String {
     match kernel {
         Kernel::CastLayernorm => "cast_layernorm".into(),
-        Kernel::Gemm { gemm, tile } => product(gemm, "", &gemm.tiles()[tile]),
-        Kernel::Direct { gemm, tile } => product(gemm, "_direct", &direct::tiles(gemm)[tile]),
+        Kernel::Gemm { gemm, tile } => product_symbol(gemm, "", &product::tiles(gemm)[tile]),
+        Kernel::Direct { gemm, tile } => product_symbol(gemm, "_direct", &direct::tiles(gemm)[tile]),
         Kernel::Attention { form, causal } => {
             let form = &ATTENTION[form];
             format!("attention_{}x{}_f16{}", form.rows, form.keys, if causal { "_causal" } else { "" })
@@ -92,7 +93,7 @@ pub fn symbol(kernel: Kernel) -> String {
     }
 }
 
-fn product(gemm: Gemm, kind: &str, tile: &Tile) -> String {
+fn product_symbol(gemm: Gemm, kind: &str, tile: &Tile) -> String {
     let Tile { m, n, splits, .. } = tile;
     match gemm {
         Gemm::Qkv => format!("gemm_qkv{kind}_{m}x{n}"),

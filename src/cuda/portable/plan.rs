@@ -3,8 +3,9 @@
 use std::ops::Deref;
 
 use crate::cuda::arch::Arch;
+pub use crate::cuda::block::Gemm;
 use crate::cuda::block::Shape;
-use crate::dims::{D, FFN, HEADS, QKV};
+use crate::dims::HEADS;
 
 /// Blocks of the weight cast, each a fixed piece of the buffer (cuda/cast/cast.cuh).
 const CAST_BLOCKS: usize = 875;
@@ -72,37 +73,13 @@ pub const TILES: [Tile; 6] = [
     Tile { m: 128, n: 192, threads: 256, shared: [92_928, 58_112], cost: 100 },
 ];
 
-/// The four matrix products.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "named after their weights")]
-pub enum Gemm {
-    Qkv,
-    AttnProj,
-    Fc,
-    Proj,
-}
-
-impl Gemm {
-    /// In the order of the block.
-    pub const ALL: [Self; 4] = [Self::Qkv, Self::AttnProj, Self::Fc, Self::Proj];
-
-    /// Columns of its output.
-    #[must_use]
-    pub fn columns(self) -> usize {
-        match self {
-            Self::Qkv => QKV,
-            Self::Fc => FFN,
-            Self::AttnProj | Self::Proj => D,
-        }
-    }
-
-    fn stage(self) -> Stage {
-        match self {
-            Self::Qkv => Stage::Qkv,
-            Self::AttnProj => Stage::AttnProj,
-            Self::Fc => Stage::Fc,
-            Self::Proj => Stage::Proj,
-        }
+/// The stage of a product.
+fn stage_of(gemm: Gemm) -> Stage {
+    match gemm {
+        Gemm::Qkv => Stage::Qkv,
+        Gemm::AttnProj => Stage::AttnProj,
+        Gemm::Fc => Stage::Fc,
+        Gemm::Proj => Stage::Proj,
     }
 }
 
@@ -217,7 +194,7 @@ pub fn gemm_in(arch: Arch, gemm: Gemm, tile: usize, rows: usize) -> Launch {
     let kernel = Kernel::Gemm { gemm, tile };
     let Tile { m, n, threads, .. } = TILES[tile];
     let grid = [count(rows.div_ceil(m) * (gemm.columns() / n)), 1, 1];
-    Launch { stage: gemm.stage(), kernel, grid, threads, shared: shared_bytes(arch, kernel) }
+    Launch { stage: stage_of(gemm), kernel, grid, threads, shared: shared_bytes(arch, kernel) }
 }
 
 /// Dynamic shared memory of a block, as the kernels' own headers compute it.

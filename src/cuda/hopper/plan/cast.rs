@@ -1,0 +1,76 @@
+//! The cast of the weights: what the first kernel does of it, and what SMs that other kernels leave idle do.
+
+use std::ops::Range;
+
+use super::attention;
+use super::product::{self, product_in, tiles};
+use super::{Kernel, Launch, count};
+use crate::cuda::block::{Gemm, Shape};
+use crate::dims::{D, FFN, QKV};
+
+/// Chunks of 4096 weights, as the cast counts them (cuda/cast/cast_sm90a.cuh): W_qkv, W_attn, W_fc, W_proj.
+pub const CHUNKS: u32 = CHUNKS_QKV + ((D * D + 2 * D * FFN) / 4096) as u32;
+/// The chunks of W_qkv.
+pub const CHUNKS_QKV: u32 = (D * QKV / 4096) as u32;
+/// Blocks of the first kernel that copy the small parameters.
+const VECTOR_BLOCKS: usize = 12;
+
+/// No chunks.
+pub(super) const NOTHING: Range<u32> = CHUNKS..CHUNKS;
+
+/// Chunks that one idle SM casts in a microsecond, and all of them together in the first kernel; measured on an H200.
+const CAST_RATE: usize = 4;
+const CAST_RATE_ALL: usize = 260;
+
+/// The first three launches with the cast of all weights: what the SMs that the QKV product and attention leave idle can do in that time, they do;
+/// the rest is done before. The QKV product takes the tile with which all this is over first.
+pub(super) fn casting(sms: usize, shape: Shape, attention: &Launch) -> [Launch; 3] {
+    let rows = shape.rows();
+    let rest = (CHUNKS - CHUNKS_QKV) as usize;
+    // Workers join attention in rows of its grid. Causal attention has no such role: only a prepared block is causal.
+    let (row, idle) = (attention.grid[0], idle_sms(sms, attention));
+    let second = if shape.causal { 0 } else { idle / row * row };
+    let second_share = capacity(second, attention::time(sms, shape));
+
+    let time = |tile: usize| product::time(sms, Gemm::Qkv, &tiles(Gemm::Qkv)[tile], rows);
+    let first_share = |tile: usize| capacity(idle_sms(sms, &product_in(sms, Gemm::Qkv, tile, rows)), time(tile));
+    let before = |tile: usize| rest.saturating_sub(first_share(tile) + second_share);
+    let tile = (0..tiles(Gemm::Qkv).len())
+        .rev()
+        .min_by_key(|&tile| time(tile) + 100 * before(tile) / CAST_RATE_ALL)
+        .unwrap_or(0);
+
+    let start = CHUNKS_QKV + count(before(tile));
+    let hidden = (CHUNKS - start) as usize;
+    let middle = start + count(hidden * first_share(tile) / (first_share(tile) + second_share).max(1));
+    let mut launches = [cast_layernorm(rows, 0..start), product_in(sms, Gemm::Qkv, tile, rows), attention.clone()];
+    if middle > start {
+        launches[1].grid[0] += idle_sms(sms, &launches[1]);
+        launches[1].cast = start..middle;
+    }
+    if CHUNKS > middle {
+        launches[2].grid[1] += second / row;
+        launches[2].cast = middle..CHUNKS;
+    }
+    launches
+}
+
+/// SMs without a block in the last wave.
+fn idle_sms(sms: usize, launch: &Launch) -> u32 {
+    match launch.working as usize % sms {
+        0 => 0,
+        last_wave => count(sms - last_wave),
+    }
+}
+
+/// Chunks that so many SMs cast in this time, in 0.01 us.
+fn capacity(workers: u32, time: usize) -> usize {
+    workers as usize * time * CAST_RATE / 100
+}
+
+pub(super) fn cast_layernorm(rows: usize, cast: Range<u32>) -> Launch {
+    // A prepared block has the small parameters already.
+    let vectors = if cast == NOTHING { 0 } else { VECTOR_BLOCKS };
+    let blocks = count(rows.div_ceil(8) + vectors) + cast.len() as u32;
+    Launch { kernel: Kernel::CastLayernorm, grid: [blocks, 1, 1], threads: 256, shared: 0, working: blocks, cast }
+}

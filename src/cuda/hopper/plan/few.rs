@@ -1,0 +1,59 @@
+//! Few rows: the forms of the one resident kernel that computes the whole block.
+
+use super::{Kernel, Launch, NOTHING, count, shared_bytes};
+use crate::cuda::block::Shape;
+
+/// One form of the resident kernel: so many rows in `tile` rows of the matrix instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FewTile {
+    /// Most rows.
+    pub rows: usize,
+    /// Bytes of shared memory, from fp32 weights and from prepared ones.
+    pub shared: [u32; 2],
+}
+
+/// The forms of the resident kernel, smallest first.
+pub const FEW: [FewTile; 3] = [
+    FewTile { rows: 16, shared: [190_208, 171_392] },
+    FewTile { rows: 32, shared: [214_784, 223_616] },
+    FewTile { rows: 64, shared: [196_352, 223_616] },
+];
+/// Threads of the resident kernel.
+const FEW_THREADS: u32 = 384;
+/// Most blocks of the resident kernel.
+const FEW_BLOCKS: usize = 128;
+
+/// Where the resident kernel takes the weights from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FewWeights {
+    /// The caller's, 16-byte aligned, by tensor maps.
+    Aligned,
+    /// The caller's as they come.
+    Unaligned,
+    /// Prepared ones.
+    Prepared,
+}
+
+impl FewWeights {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Aligned, Self::Unaligned, Self::Prepared];
+}
+
+pub(super) fn few(sms: usize, shape: Shape, aligned: bool) -> Launch {
+    let tile = FEW.iter().position(|tile| shape.rows() <= tile.rows).unwrap_or(FEW.len() - 1);
+    let weights = match (shape.prepared, aligned) {
+        (true, _) => FewWeights::Prepared,
+        (false, true) => FewWeights::Aligned,
+        (false, false) => FewWeights::Unaligned,
+    };
+    let blocks = count(sms.min(FEW_BLOCKS));
+    let kernel = Kernel::Few { weights, tile };
+    Launch {
+        kernel,
+        grid: [blocks, 1, 1],
+        threads: FEW_THREADS,
+        shared: shared_bytes(kernel),
+        working: blocks,
+        cast: NOTHING,
+    }
+}

@@ -1,0 +1,115 @@
+//! Which Hopper kernels serve a call and on which grids: pure numbers, tested without a GPU.
+//!
+//! Up to [`FEW_ROWS`] rows one resident kernel computes the block. Above, six kernels. From the caller's weights the products read them as they are
+//! up to [`DIRECT_ROWS`] rows, where hardly any is read twice. In all other calls they read fp16 weights, each in the tile whose waves of blocks take
+//! the least time, and SMs that a product or attention leaves idle cast weights for the kernels after it.
+
+mod attention;
+mod cast;
+pub mod direct;
+mod few;
+pub mod product;
+
+use std::ops::Range;
+
+pub use crate::cuda::block::Gemm;
+use crate::cuda::block::Shape;
+pub use attention::{ATTENTION, AttentionForm, attention_in};
+pub use cast::{CHUNKS, CHUNKS_QKV};
+use cast::{NOTHING, cast_layernorm, casting};
+pub use few::{FEW, FewTile, FewWeights};
+
+/// Rows up to which the one resident kernel is the faster way; measured on an H200.
+pub const FEW_ROWS: usize = 32;
+
+/// Rows up to which the products read the caller's fp32 weights; measured on an H200.
+pub const DIRECT_ROWS: usize = 256;
+
+/// A compiled kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "named after cuda/")]
+pub enum Kernel {
+    CastLayernorm,
+    Gemm { gemm: Gemm, tile: usize },
+    Direct { gemm: Gemm, tile: usize },
+    Attention { form: usize, causal: bool },
+    Few { weights: FewWeights, tile: usize },
+    FewPrepare,
+}
+
+/// One launch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// Which kernel runs.
+    pub kernel: Kernel,
+    /// Blocks.
+    pub grid: [u32; 3],
+    /// Threads in a block.
+    pub threads: u32,
+    /// Bytes of dynamic shared memory in a block.
+    pub shared: u32,
+    /// Blocks that do the kernel's own work; the others cast.
+    pub working: u32,
+    /// Chunks of weights that this launch casts.
+    pub cast: Range<u32>,
+}
+
+/// The launches for one call on a GPU with so many SMs, for weights that are 16-byte aligned or not.
+#[must_use]
+pub fn forward(sms: usize, shape: Shape, aligned: bool) -> Vec<Launch> {
+    if shape.rows() <= FEW_ROWS { vec![few::few(sms, shape, aligned)] } else { many(sms, shape) }
+}
+
+/// The casts of all weights for later calls.
+#[must_use]
+pub fn prepare() -> Vec<Launch> {
+    let prepare =
+        Launch { kernel: Kernel::FewPrepare, grid: [528, 1, 1], threads: 256, shared: 0, working: 528, cast: NOTHING };
+    vec![cast_layernorm(0, 0..CHUNKS), prepare]
+}
+
+fn many(sms: usize, shape: Shape) -> Vec<Launch> {
+    let rows = shape.rows();
+    if !shape.prepared && rows <= DIRECT_ROWS {
+        return direct_products(sms, shape);
+    }
+    let attention = attention::attention(sms, shape);
+    let mut first = if shape.prepared {
+        [cast_layernorm(rows, NOTHING), product::product(sms, Gemm::Qkv, rows), attention]
+    } else {
+        casting(sms, shape, &attention)
+    }
+    .to_vec();
+    first.extend([Gemm::AttnProj, Gemm::Fc, Gemm::Proj].map(|gemm| product::product(sms, gemm, rows)));
+    first
+}
+
+/// No cast: the first kernel normalises and copies the small parameters, the products convert the weights that they read.
+fn direct_products(sms: usize, shape: Shape) -> Vec<Launch> {
+    let rows = shape.rows();
+    vec![
+        cast_layernorm(rows, 0..0),
+        direct::product(Gemm::Qkv, rows),
+        attention::attention(sms, shape),
+        direct::product(Gemm::AttnProj, rows),
+        direct::product(Gemm::Fc, rows),
+        direct::product(Gemm::Proj, rows),
+    ]
+}
+
+/// Dynamic shared memory of a block, as the kernels' own headers compute it.
+#[must_use]
+pub fn shared_bytes(kernel: Kernel) -> u32 {
+    match kernel {
+        Kernel::CastLayernorm | Kernel::FewPrepare => 0,
+        Kernel::Gemm { gemm, tile } => product::tiles(gemm)[tile].shared,
+        Kernel::Direct { gemm, tile } => direct::tiles(gemm)[tile].shared,
+        Kernel::Attention { form, .. } => ATTENTION[form].shared,
+        Kernel::Few { weights, tile } => FEW[tile].shared[usize::from(weights == FewWeights::Prepared)],
+    }
+}
+
+/// A grid dimension. Far below 2^32, as rows are below 2^31.
+fn count(blocks: usize) -> u32 {
+    u32::try_from(blocks).unwrap_or(u32::MAX)
+}

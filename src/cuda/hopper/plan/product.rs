@@ -1,0 +1,126 @@
+//! The matrix products on fp16 weights: their tiles, and for each call the tile whose waves of blocks take the least time.
+
+use super::{Kernel, Launch, NOTHING, count};
+use crate::cuda::block::Gemm;
+use crate::dims::D;
+
+/// One form of a matrix product: a block computes m rows by n columns, of `splits` parts of K that a cluster adds up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tile {
+    /// Rows.
+    pub m: usize,
+    /// Columns.
+    pub n: usize,
+    /// Parts of K.
+    pub splits: usize,
+    /// Bytes of shared memory.
+    pub shared: u32,
+    /// Time of one wave of blocks in 0.01 us, measured on an H200.
+    cost: usize,
+}
+
+impl Tile {
+    pub(super) const fn new(m: usize, n: usize, shared: u32, cost: usize) -> Self {
+        Self { m, n, splits: 1, shared, cost }
+    }
+
+    pub(super) const fn split(m: usize, n: usize, splits: usize, shared: u32, cost: usize) -> Self {
+        Self { m, n, splits, shared, cost }
+    }
+
+    /// Two warps a row of 16 and the producer.
+    #[must_use]
+    pub fn threads(&self) -> u32 {
+        2 * self.m as u32 + 32
+    }
+
+    pub(super) fn tiles(&self, rows: usize, columns: usize) -> usize {
+        rows.div_ceil(self.m) * (columns / self.n)
+    }
+}
+
+const QKV_TILES: [Tile; 4] = [
+    Tile::new(64, 64, 215_296, 240),
+    Tile::new(64, 96, 207_056, 340),
+    Tile::new(128, 96, 207_008, 435),
+    Tile::new(128, 192, 223_360, 695),
+];
+const ATTN_PROJ_TILES: [Tile; 4] = [
+    Tile::new(64, 32, 166_144, 440),
+    Tile::new(64, 96, 198_848, 490),
+    Tile::new(128, 96, 202_896, 950),
+    Tile::new(128, 192, 231_536, 1500),
+];
+const FC_TILES: [Tile; 5] = [
+    Tile::new(64, 64, 218_368, 240),
+    Tile::new(64, 96, 210_128, 340),
+    Tile::new(128, 96, 210_080, 435),
+    Tile::new(128, 192, 226_432, 695),
+    Tile::new(128, 256, 226_416, 930),
+];
+const PROJ_TILES: [Tile; 7] = [
+    Tile::split(64, 64, 4, 224_496, 410),
+    Tile::split(128, 64, 4, 185_504, 630),
+    Tile::split(128, 128, 4, 226_448, 800),
+    Tile::split(64, 192, 2, 224_416, 1010),
+    Tile::split(128, 128, 2, 169_088, 1310),
+    Tile::split(128, 192, 2, 218_240, 1700),
+    Tile::new(128, 192, 229_488, 3450),
+];
+
+/// The tiles that this product's kernel is compiled for.
+#[must_use]
+pub fn tiles(gemm: Gemm) -> &'static [Tile] {
+    match gemm {
+        Gemm::Qkv => &QKV_TILES,
+        Gemm::AttnProj => &ATTN_PROJ_TILES,
+        Gemm::Fc => &FC_TILES,
+        Gemm::Proj => &PROJ_TILES,
+    }
+}
+
+pub(super) fn product(sms: usize, gemm: Gemm, rows: usize) -> Launch {
+    let tiles = tiles(gemm);
+    let tile = (0..tiles.len()).rev().min_by_key(|&tile| time(sms, gemm, &tiles[tile], rows)).unwrap_or(0);
+    product_in(sms, gemm, tile, rows)
+}
+
+/// Time of a product in this tile, in 0.01 us: its waves of blocks.
+pub(super) fn time(sms: usize, gemm: Gemm, tile: &Tile, rows: usize) -> usize {
+    let blocks = tile.tiles(rows, gemm.columns()) * tile.splits;
+    blocks.div_ceil(resident(gemm, tile, sms)) * tile.cost
+}
+
+/// Blocks that run at the same time. Those that share a row in the attention projection must all be among them.
+fn resident(gemm: Gemm, tile: &Tile, sms: usize) -> usize {
+    match gemm {
+        Gemm::AttnProj => {
+            let row = D / tile.n;
+            (sms / row).max(1) * row
+        }
+        _ => sms / tile.splits * tile.splits,
+    }
+}
+
+/// The launch of a matrix product in this one of its tiles.
+#[must_use]
+pub fn product_in(sms: usize, gemm: Gemm, tile: usize, rows: usize) -> Launch {
+    let kernel = Kernel::Gemm { gemm, tile };
+    let form = &tiles(gemm)[tile];
+    let tiles = form.tiles(rows, gemm.columns());
+    let most = resident(gemm, form, sms);
+    let blocks = match gemm {
+        _ if form.splits > 1 => tiles * form.splits,
+        Gemm::AttnProj => tiles.min(most),
+        // As many blocks as give each the same number of tiles, one less in the last wave at most.
+        _ => tiles.div_ceil(tiles.div_ceil(most)),
+    };
+    Launch {
+        kernel,
+        grid: [count(blocks), 1, 1],
+        threads: form.threads(),
+        shared: form.shared,
+        working: count(blocks),
+        cast: NOTHING,
+    }
+}
