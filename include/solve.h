@@ -116,17 +116,26 @@ typedef enum {
 } solve_status;
 
 /**
- * Precision of the matrix products.
+ * Precision of the matrix products on a GPU. LayerNorm, softmax and the residual stream are fp32 in each; so are all sums. What fp32 arithmetic
+ * computes as finite numbers comes out finite in each.
  */
 typedef enum {
   /**
-   * fp16 operands, fp32 accumulation, fp32 residual stream.
+   * fp16 operands. The error is at most the larger of 1e-3 + 1e-3 |reference| and 1.3 times that of operands rounded to TF32. The kernels watch the
+   * weights as they read them: where some are so large that fp16 might overflow, or so small that it might lose them, the device
+   * computes the call again as SOLVE_PRECISION_EXACT, without the host, and it takes that much longer.
    */
   SOLVE_PRECISION_FAST = 0,
   /**
-   * Operands split in two halves: close to fp32. Needs the CPU backend in this version.
+   * fp16 operands in two halves, three products: relative L2 error of output - x at most the larger of 2e-5 and 3 times that of fp32 arithmetic.
+   * Takes about three times as long as fast.
    */
   SOLVE_PRECISION_EXACT = 1,
+  /**
+   * As fast, but computed again as exact already where weights, biases, gamma or beta are too unusual (beyond those of a freshly initialised GPT-2)
+   * for fast to stay within 1e-3 + 1e-3 |reference|. The speed of fast on all others.
+   */
+  SOLVE_PRECISION_AUTO = 2,
 } solve_precision;
 
 /**
@@ -147,7 +156,7 @@ typedef struct {
    */
   int device;
   /**
-   * Precision of the matrix products.
+   * What the GPU may round; see solve_precision.
    */
   solve_precision precision;
   /**
@@ -215,7 +224,7 @@ const char *solve_build_id(void);
  *
  * The statuses of solve, and SOLVE_STATUS_INVALID_ARGUMENT for an option out of its range or a size that is not sizeof(solve_options),
  * NO_DEVICE for a device that is not there, MIXED_MEMORY for weights on another device than the options name, OUT_OF_MEMORY when
- * max_tokens do not fit, UNSUPPORTED for a precision that the device does not have. block is written on success only.
+ * max_tokens do not fit. block is written on success only.
  *
  * The caller's part:
  * options is null or points to a solve_options; block points to where the handle is to be written.

@@ -30,8 +30,8 @@ fn driver() -> Result<Option<&'static Driver>, Error> {
 fn check_precision(precision: SolvePrecision) -> Result<(), Error> {
     match precision {
         SolvePrecision::Fast => Ok(()),
-        SolvePrecision::Exact => {
-            Err(Error::Unsupported("precision exact needs the CPU backend in this version".into()))
+        SolvePrecision::Exact | SolvePrecision::Auto => {
+            Err(Error::Unsupported("precisions exact and auto need the CPU backend in this version".into()))
         }
     }
 }

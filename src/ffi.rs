@@ -26,7 +26,7 @@ pub struct SolveOptions {
     pub size: usize,
     /// Ordinal of the GPU; -1 is the one that holds the weights, or the current one if they are on the host.
     pub device: c_int,
-    /// Precision of the matrix products.
+    /// What the GPU may round; see solve_precision.
     pub precision: SolvePrecision,
     /// Not 0: token i attends to tokens 0..i of its own sequence only.
     pub causal: c_int,
@@ -104,7 +104,7 @@ pub extern "C" fn solve_build_id() -> *const c_char {
 ///
 /// The statuses of solve, and SOLVE_STATUS_INVALID_ARGUMENT for an option out of its range or a size that is not sizeof(solve_options),
 /// NO_DEVICE for a device that is not there, MIXED_MEMORY for weights on another device than the options name, OUT_OF_MEMORY when
-/// max_tokens do not fit, UNSUPPORTED for a precision that the device does not have. block is written on success only.
+/// max_tokens do not fit. block is written on success only.
 ///
 /// # Safety
 /// options is null or points to a solve_options; block points to where the handle is to be written.

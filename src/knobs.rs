@@ -46,9 +46,8 @@ impl Knobs {
         };
         let precision = match value("SOLVE_PRECISION") {
             None => SolvePrecision::default(),
-            Some(name) => {
-                SolvePrecision::from_name(&name).ok_or_else(|| unknown("SOLVE_PRECISION", &name, "fast or exact"))?
-            }
+            Some(name) => SolvePrecision::from_name(&name)
+                .ok_or_else(|| unknown("SOLVE_PRECISION", &name, "fast, exact or auto"))?,
         };
         Ok(Self { device, arch: value("SOLVE_ARCH"), precision })
     }

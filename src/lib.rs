@@ -15,7 +15,7 @@
 //! |---|---|---|
 //! | `SOLVE_DEVICE` | `cpu`, `cuda` | `cpu` never touches a GPU; `cuda` makes a missing GPU an error; unset: a GPU if there is one |
 //! | `SOLVE_ARCH` | `sm75`, `sm80`, `sm90a` | run this path although the GPU could run a later one |
-//! | `SOLVE_PRECISION` | `fast`, `exact` | precision of `solve()`; a handle has an option for it |
+//! | `SOLVE_PRECISION` | `fast`, `exact`, `auto` | precision of `solve()`, `fast` where unset; a handle has an option for it |
 #![deny(unsafe_op_in_unsafe_fn, missing_docs)]
 #![warn(clippy::undocumented_unsafe_blocks, clippy::unwrap_used, clippy::expect_used)]
 

@@ -23,7 +23,7 @@ impl Stream {
 pub struct BlockOptions {
     /// Ordinal of the GPU, or where the weights are.
     pub device: Option<usize>,
-    /// Precision of the matrix products.
+    /// What the GPU may round.
     pub precision: SolvePrecision,
     /// Token i attends to tokens 0..=i only.
     pub causal: bool,

@@ -98,8 +98,12 @@ fn knobs() {
     assert_eq!(child("SOLVE_DEVICE", "cpu").trim(), "Ok(())");
     assert!(child("SOLVE_DEVICE", "cuda").contains("NoDevice"));
     assert!(child("SOLVE_DEVICE", "tpu").contains("SOLVE_DEVICE is \\\"tpu\\\", expected cpu or cuda"));
-    assert!(child("SOLVE_PRECISION", "double").contains("SOLVE_PRECISION is \\\"double\\\", expected fast or exact"));
-    assert_eq!(child("SOLVE_PRECISION", "exact").trim(), "Ok(())", "the CPU is exact");
+    assert!(
+        child("SOLVE_PRECISION", "double").contains("SOLVE_PRECISION is \\\"double\\\", expected fast, exact or auto")
+    );
+    for precision in ["fast", "exact", "auto"] {
+        assert_eq!(child("SOLVE_PRECISION", precision).trim(), "Ok(())", "the CPU is exact");
+    }
 }
 
 fn threads() {
