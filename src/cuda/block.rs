@@ -2,9 +2,9 @@
 
 use super::arch::Arch;
 use super::device::Device;
-use super::launch::Step;
+use super::launch::{Edge, Step};
 use super::workspace::Parts;
-use super::{hopper, portable};
+use super::{exact, hopper, portable};
 use crate::dims::{D, FFN, QKV};
 use crate::error::Error;
 use crate::precision::SolvePrecision;
@@ -35,6 +35,12 @@ impl Buffers {
         // The exact kernel alone reads x before it writes output.
         let x_copy = if x == output && shape.precision != SolvePrecision::Exact { parts.x_copy } else { 0 };
         Self { x, output, weights, x_copy, rows: shape.rows(), seq_len: shape.seq_len, parts }
+    }
+
+    /// Those of a preparation.
+    #[must_use]
+    pub fn of_weights(weights: u64, parts: Parts) -> Self {
+        Self { x: 0, output: 0, weights, x_copy: 0, rows: 0, seq_len: 0, parts }
     }
 }
 
@@ -108,23 +114,38 @@ impl Kernels {
             Arch::Sm90a => hopper::kernels::Kernels::load(capability).map(Self::Hopper),
         }
     }
+
+    /// The exact kernel, if the family has one.
+    #[must_use]
+    pub fn exact(&self) -> Option<exact::Kernel> {
+        match self {
+            Self::Portable(kernels) => kernels.exact,
+            Self::Hopper(kernels) => kernels.exact,
+        }
+    }
 }
 
 /// The steps of one forward.
 pub fn forward(device: &Device, shape: Shape, buffers: &Buffers) -> Result<Vec<Step>, Error> {
-    match &device.kernels {
+    let (mut steps, edge) = match &device.kernels {
+        _ if shape.precision == SolvePrecision::Exact => (Vec::new(), Edge::Full),
         Kernels::Portable(kernels) => {
             let plan = portable::plan::forward(device.arch, device.sms, shape);
-            Ok(portable::block::steps(kernels, &plan, buffers))
+            (portable::block::steps(kernels, &plan, buffers), Edge::Full)
         }
-        Kernels::Hopper(kernels) => hopper::block::forward(kernels, device.sms, shape, buffers),
-    }
+        Kernels::Hopper(kernels) => (hopper::block::forward(kernels, device.sms, shape, buffers)?, Edge::Programmatic),
+    };
+    steps.extend(device.kernels.exact().map(|exact| exact.forward(device.sms, shape, buffers, edge)));
+    Ok(steps)
 }
 
-/// The steps that cast the weights of `buffers` into its workspace.
-pub fn prepare(device: &Device, buffers: &Buffers) -> Result<Vec<Step>, Error> {
-    match &device.kernels {
-        Kernels::Portable(kernels) => Ok(portable::block::steps(kernels, &portable::plan::cast(), buffers)),
-        Kernels::Hopper(kernels) => hopper::block::prepare(kernels, buffers),
-    }
+/// The steps that bring the weights of `buffers` into its workspace.
+pub fn prepare(device: &Device, shape: Shape, buffers: &Buffers) -> Result<Vec<Step>, Error> {
+    let mut steps = match &device.kernels {
+        _ if shape.precision == SolvePrecision::Exact => Vec::new(),
+        Kernels::Portable(kernels) => portable::block::steps(kernels, &portable::plan::cast(), buffers),
+        Kernels::Hopper(kernels) => hopper::block::prepare(kernels, buffers)?,
+    };
+    steps.extend(device.kernels.exact().map(|exact| exact.prepare(device.sms, shape, buffers)));
+    Ok(steps)
 }

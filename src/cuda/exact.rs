@@ -1,20 +1,97 @@
-//! The exact kernel: the whole block at nearly fp32's accuracy in one resident launch, with the same arguments on every architecture.
+//! The exact kernel: the whole block at nearly fp32's accuracy in one resident launch, with the same arguments on every architecture. It is the call
+//! itself in precision exact. In the others it comes last and looks at the alarms: usually it ends at once, else it computes output again.
 
 use super::arch::Arch;
+use super::block::{Buffers, Shape};
+use super::launch::{Arguments, Edge, Function, Step, pair};
+use super::modules::Modules;
+use crate::error::Error;
+use crate::precision::SolvePrecision;
 
-/// Memory of an architecture's exact kernel, as its file in cuda/exact/ cuts it: bytes, and bytes a row.
+/// What an architecture's file in cuda/exact/ has as constants; tests/layout.rs asks the compiler whether they agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Memory {
-    /// What does not depend on the rows: counters, scales, split weights.
+pub struct Form {
+    /// Threads of a block, of which there is one on every SM.
+    pub threads: u32,
+    /// Bytes of dynamic shared memory of a block.
+    pub shared: u32,
+    /// Bytes of memory that do not depend on the rows: counters, scales, split weights. A multiple of 256.
     pub fixed: usize,
-    /// Values on their way from one phase to the next. Nothing of them outlives a launch.
+    /// Bytes of memory a row, of values on their way from one phase to the next. Nothing of them outlives a launch.
     pub per_row: usize,
 }
 
-/// The memory that this architecture's kernel needs; nothing where it has none.
+/// The form of this architecture, where it has one.
 #[must_use]
-pub fn memory(arch: Arch) -> Memory {
+pub fn form(arch: Arch) -> Option<Form> {
     match arch {
-        Arch::Sm75 | Arch::Sm80 | Arch::Sm90a => Memory { fixed: 0, per_row: 0 },
+        Arch::Sm75 | Arch::Sm80 | Arch::Sm90a => None,
+    }
+}
+
+/// The exact kernel of a device.
+#[derive(Clone, Copy)]
+pub struct Kernel {
+    function: Function,
+    form: Form,
+}
+
+/// What a launch does, as `ExactArgs::phases` says it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phases {
+    /// Brings the weights into its memory and raises alarms about them.
+    Cast = 1,
+    /// Computes with what is there.
+    Forward = 2,
+    Both = 3,
+}
+
+impl Kernel {
+    /// Finds it among the architecture's files.
+    pub fn load(modules: &Modules, arch: Arch) -> Result<Option<Self>, Error> {
+        let load = |form: Form| Ok(Self { function: modules.function("exact", form.shared)?, form });
+        form(arch).map(load).transpose()
+    }
+
+    /// Brings the weights of `buffers` into their workspace, for later calls.
+    #[must_use]
+    pub fn prepare(&self, sms: usize, shape: Shape, buffers: &Buffers) -> Step {
+        self.step(sms, shape, buffers, Phases::Cast, Edge::Full)
+    }
+
+    /// Computes output, or looks whether that is needed.
+    #[must_use]
+    pub fn forward(&self, sms: usize, shape: Shape, buffers: &Buffers, edge: Edge) -> Step {
+        let phases = if shape.prepared { Phases::Forward } else { Phases::Both };
+        self.step(sms, shape, buffers, phases, edge)
+    }
+
+    fn step(&self, sms: usize, shape: Shape, buffers: &Buffers, phases: Phases, edge: Edge) -> Step {
+        let Buffers { x, output, weights, x_copy, parts, .. } = *buffers;
+        let x = if x_copy == 0 { x } else { x_copy };
+        let rule = match shape.precision {
+            _ if phases == Phases::Cast => 0,
+            SolvePrecision::Exact => 0,
+            SolvePrecision::Fast => 1,
+            SolvePrecision::Auto => 2,
+        };
+        // What is known about prepared weights stays true for the next call.
+        let keep_alarms = u32::from(shape.prepared);
+        let numbers = [
+            pair(buffers.rows as u32, buffers.seq_len as u32),
+            pair(u32::from(shape.causal), phases as u32),
+            pair(rule, keep_alarms),
+        ];
+        let words = [x, output, weights, parts.exact, parts.alarms];
+        Step {
+            what: "launch of the exact block",
+            function: self.function,
+            grid: [sms as u32, 1, 1],
+            threads: self.form.threads,
+            shared: self.form.shared,
+            edge,
+            cooperative: true,
+            arguments: Arguments::new().words(&[&words[..], &numbers].concat()),
+        }
     }
 }

@@ -10,9 +10,9 @@ use super::device::Device;
 use super::driver::{Driver, check};
 use super::graph::{Graphs, run_plainly, run_steps};
 use super::launch::raw;
-use super::memory::{Buffer, copy_in, staged, wait};
+use super::memory::{Buffer, copy_in, fill, staged, wait};
 use super::pointer::{Place, common_place};
-use super::workspace::{Purpose, Workspace, vectors};
+use super::workspace::{ALARMS_BYTES, Purpose, Workspace, vectors};
 use crate::dims::D;
 use crate::error::Error;
 use crate::host;
@@ -85,12 +85,16 @@ impl Prepared {
                     source.address = copy.address() as usize;
                 }
                 let parts = self.workspace.parts();
-                let buffers = Buffers::new(0, 0, source.address as u64, &self.shape(0, 0), parts);
-                // SAFETY: the weights were checked for their length, the cast alone touches nothing of x and output.
-                unsafe { run_steps(&prepare(self.device, &buffers)?, stream) }?;
-                // gamma1 and beta1 are the first of the weights.
-                let layernorm1 = Span { bytes: 2 * D * size_of::<f32>(), ..source };
-                copy_in(parts.vectors + 4 * vectors::GAMMA1 as u64, &layernorm1, stream)?;
+                // What was unusual about the weights before is no longer.
+                fill(parts.alarms, 0, ALARMS_BYTES, stream)?;
+                let buffers = Buffers::of_weights(source.address as u64, parts);
+                // SAFETY: the weights were checked for their length, a preparation touches nothing of x and output.
+                unsafe { run_steps(&prepare(self.device, self.shape(0, 0), &buffers)?, stream) }?;
+                if parts.vectors != 0 {
+                    // gamma1 and beta1 are the first of the weights.
+                    let layernorm1 = Span { bytes: 2 * D * size_of::<f32>(), ..source };
+                    copy_in(parts.vectors + 4 * vectors::GAMMA1 as u64, &layernorm1, stream)?;
+                }
                 if on_host { wait(stream) } else { Ok(()) }
             })
         })

@@ -40,8 +40,9 @@ pub mod vectors {
     pub const LEN: usize = BETA1 + D;
 }
 
-/// Bytes of what alarms tell, and of the counters that the exact kernel's memory begins with.
-const ALARMS: usize = 256;
+/// Bytes of what alarms tell.
+pub const ALARMS_BYTES: usize = 256;
+/// Bytes of the counters that the exact kernel's memory begins with.
 const COUNTERS: usize = 256;
 /// Bytes of what Hopper's few-token kernel keeps, and of its form of prepared weights (cuda/small).
 const FEW: [usize; 2] = [5_310_464, 14_195_712];
@@ -114,7 +115,7 @@ impl Workspace {
         let sizes = Sizes::new(device.arch, rows, purpose);
         let workspace = Self { buffer: Buffer::new(device, "the workspace", sizes.total())?, rows, sizes };
         let parts = workspace.parts();
-        fill(parts.alarms, 0, ALARMS, Stream::LEGACY)?;
+        fill(parts.alarms, 0, ALARMS_BYTES, Stream::LEGACY)?;
         if parts.exact != 0 {
             fill(parts.exact, 0, COUNTERS, Stream::LEGACY)?;
         }
@@ -142,7 +143,7 @@ impl Workspace {
             next += bytes as u64;
             if bytes == 0 { 0 } else { here }
         };
-        let alarms = take(ALARMS);
+        let alarms = take(ALARMS_BYTES);
         let [packed, vectors, few, few_weights, exact] = [packed, vectors, few, few_weights, exact].map(&mut take);
         let stages = take(rows);
         let x_copy = take(x_copy);
@@ -173,11 +174,10 @@ struct Sizes {
 impl Sizes {
     fn new(arch: Arch, rows: usize, purpose: Purpose) -> Self {
         let whole_tiles = rows.next_multiple_of(TILE_ROWS);
-        let exact = exact::memory(arch);
-        let exact_rows = whole_tiles * exact.per_row;
+        let (exact, exact_row) = exact::form(arch).map_or((0, 0), |form| (form.fixed, form.per_row));
+        let exact_rows = whole_tiles * exact_row;
         if purpose == Purpose::Prepared(SolvePrecision::Exact) {
-            let (exact, rows) = (exact.fixed, exact_rows);
-            return Self { packed: 0, vectors: 0, few: 0, few_weights: 0, exact, rows, x_copy: 0 };
+            return Self { packed: 0, vectors: 0, few: 0, few_weights: 0, exact, rows: exact_rows, x_copy: 0 };
         }
         let (hopper, prepared) = (arch == Arch::Sm90a, purpose != Purpose::Stateless);
         // A prepared block that never has more than a few rows needs its weights in one fast form only.
@@ -188,7 +188,7 @@ impl Sizes {
             vectors: vectors::LEN * F32,
             few: if hopper { FEW[0] } else { 0 },
             few_weights: if hopper && prepared { FEW[1] } else { 0 },
-            exact: exact.fixed,
+            exact,
             rows: stages.max(exact_rows),
             x_copy: rows * D * F32,
         }
@@ -196,6 +196,6 @@ impl Sizes {
 
     fn total(&self) -> usize {
         let Self { packed, vectors, few, few_weights, exact, rows, x_copy } = self;
-        ALARMS + packed + vectors + few + few_weights + exact + rows + x_copy
+        ALARMS_BYTES + packed + vectors + few + few_weights + exact + rows + x_copy
     }
 }

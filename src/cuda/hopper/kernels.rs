@@ -3,6 +3,7 @@
 use super::plan::product::Tile;
 use super::plan::{self, ATTENTION, FEW, FewWeights, Gemm, Kernel, direct, product};
 use crate::cuda::arch::Arch;
+use crate::cuda::exact;
 use crate::cuda::launch::Function;
 use crate::cuda::modules::Modules;
 use crate::error::Error;
@@ -20,6 +21,7 @@ pub struct Kernels {
     /// One per [`FewWeights`].
     pub small: [[Function; FEW.len()]; 3],
     pub small_prepare: Function,
+    pub exact: Option<exact::Kernel>,
 }
 
 impl Kernels {
@@ -34,6 +36,7 @@ impl Kernels {
             attention: [[Function::NONE; ATTENTION.len()]; 2],
             small: [[Function::NONE; FEW.len()]; 3],
             small_prepare: function(Kernel::FewPrepare)?,
+            exact: exact::Kernel::load(&modules, Arch::Sm90a)?,
         };
         for gemm in Gemm::ALL {
             for tile in 0..product::tiles(gemm).len() {

@@ -2,6 +2,7 @@
 
 use super::plan::{self, Gemm, Kernel, TILES};
 use crate::cuda::arch::Arch;
+use crate::cuda::exact;
 use crate::cuda::launch::Function;
 use crate::cuda::modules::Modules;
 use crate::error::Error;
@@ -20,6 +21,7 @@ pub struct Kernels {
     pub gemm_attn_proj: Tiles,
     pub gemm_fc: Tiles,
     pub gemm_proj: Tiles,
+    pub exact: Option<exact::Kernel>,
 }
 
 impl Kernels {
@@ -43,6 +45,7 @@ impl Kernels {
             gemm_attn_proj: tiles(Gemm::AttnProj)?,
             gemm_fc: tiles(Gemm::Fc)?,
             gemm_proj: tiles(Gemm::Proj)?,
+            exact: exact::Kernel::load(&modules, arch)?,
         })
     }
 
