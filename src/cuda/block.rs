@@ -3,6 +3,7 @@
 use super::arch::Arch;
 use super::device::Device;
 use super::launch::{Edge, Step};
+use super::tensor_map::Maps;
 use super::workspace::Parts;
 use super::{exact, hopper, portable};
 use crate::dims::{D, FFN, QKV};
@@ -125,15 +126,17 @@ impl Kernels {
     }
 }
 
-/// The steps of one forward.
-pub fn forward(device: &Device, shape: Shape, buffers: &Buffers) -> Result<Vec<Step>, Error> {
+/// The steps of one forward, with what `maps` has of their tensor maps.
+pub fn forward(device: &Device, shape: Shape, buffers: &Buffers, maps: &mut Maps) -> Result<Vec<Step>, Error> {
     let (mut steps, edge) = match &device.kernels {
         _ if shape.precision == SolvePrecision::Exact => (Vec::new(), Edge::Full),
         Kernels::Portable(kernels) => {
             let plan = portable::plan::forward(device.arch, device.sms, shape);
             (portable::block::steps(kernels, &plan, buffers), Edge::Full)
         }
-        Kernels::Hopper(kernels) => (hopper::block::forward(kernels, device.sms, shape, buffers)?, Edge::Programmatic),
+        Kernels::Hopper(kernels) => {
+            (hopper::block::forward(kernels, device.sms, shape, buffers, maps)?, Edge::Programmatic)
+        }
     };
     steps.extend(device.kernels.exact().map(|exact| exact.forward(device.sms, shape, buffers, edge)));
     Ok(steps)

@@ -9,6 +9,7 @@ use super::block::{self, Buffers, Shape};
 use super::device::Device;
 use super::driver::check;
 use super::launch::{Edge, Step, launch, raw};
+use super::tensor_map::Maps;
 use crate::error::Error;
 use crate::options::Stream;
 
@@ -22,6 +23,7 @@ pub struct Graphs(Vec<Kept>);
 struct Kept {
     key: Key,
     buffers: Buffers,
+    maps: Maps,
     /// None until the shape comes a second time: building one costs more than launching plainly.
     graph: Option<Graph>,
 }
@@ -48,16 +50,17 @@ impl Graphs {
         let key = Key { shape, aligned: buffers.weights.is_multiple_of(16) };
         let Some(place) = self.0.iter().position(|kept| kept.key == key) else {
             self.0.truncate(KEPT - 1);
-            self.0.insert(0, Kept { key, buffers: *buffers, graph: None });
+            self.0.insert(0, Kept { key, buffers: *buffers, maps: Maps::default(), graph: None });
+            let steps = block::forward(device, shape, buffers, &mut self.0[0].maps)?;
             // SAFETY: the caller's promise.
-            return unsafe { run_plainly(device, shape, buffers, stream) };
+            return unsafe { run_steps(&steps, stream) };
         };
         self.0[..=place].rotate_right(1);
         let kept = &mut self.0[0];
         match &mut kept.graph {
             Some(_) if kept.buffers == *buffers => {}
-            Some(graph) => graph.point_at(block::forward(device, shape, buffers)?)?,
-            None => kept.graph = Some(Graph::new(block::forward(device, shape, buffers)?)?),
+            Some(graph) => graph.point_at(block::forward(device, shape, buffers, &mut kept.maps)?)?,
+            None => kept.graph = Some(Graph::new(block::forward(device, shape, buffers, &mut kept.maps)?)?),
         }
         kept.buffers = *buffers;
         kept.graph.as_ref().map_or(Ok(()), |graph| graph.launch(stream))
@@ -75,7 +78,7 @@ impl Graphs {
 /// As for [`Graphs::run`].
 pub unsafe fn run_plainly(device: &Device, shape: Shape, buffers: &Buffers, stream: Stream) -> Result<(), Error> {
     // SAFETY: the caller's promise.
-    unsafe { run_steps(&block::forward(device, shape, buffers)?, stream) }
+    unsafe { run_steps(&block::forward(device, shape, buffers, &mut Maps::default())?, stream) }
 }
 
 /// Enqueues steps one by one.

@@ -72,13 +72,13 @@ pub struct Step {
 
 /// Most parameters that a kernel has.
 const MAX_PARAMETERS: usize = 8;
-/// 128-byte words for parameters: the few-token kernel's four tensor maps and seven others.
-const MAX_WORDS: usize = 5;
+/// Most bytes of them: the few-token kernel's four tensor maps and seven others.
+const MAX_BYTES: usize = 640;
 
 /// The values of a kernel's parameters, each aligned for its type.
 #[derive(Clone, PartialEq)]
 pub struct Arguments {
-    memory: [Line; MAX_WORDS],
+    memory: Memory,
     offsets: [usize; MAX_PARAMETERS],
     count: usize,
     end: usize,
@@ -87,7 +87,7 @@ pub struct Arguments {
 /// Tensor maps are aligned to 64 bytes, every other parameter to less.
 #[derive(Clone, Copy, PartialEq)]
 #[repr(C, align(128))]
-struct Line([u8; 128]);
+struct Memory([u8; MAX_BYTES]);
 
 impl Default for Arguments {
     fn default() -> Self {
@@ -99,7 +99,7 @@ impl Arguments {
     /// No parameters yet.
     #[must_use]
     pub fn new() -> Self {
-        Self { memory: [Line([0; 128]); MAX_WORDS], offsets: [0; MAX_PARAMETERS], count: 0, end: 0 }
+        Self { memory: Memory([0; MAX_BYTES]), offsets: [0; MAX_PARAMETERS], count: 0, end: 0 }
     }
 
     /// One parameter of 8 bytes for each value, an address or an integer; an int reads the low half.
@@ -143,10 +143,9 @@ impl Arguments {
     }
 
     fn append(mut self, bytes: &[u8]) -> Self {
-        for &byte in bytes {
-            self.memory[self.end / 128].0[self.end % 128] = byte;
-            self.end += 1;
-        }
+        let end = self.end + bytes.len();
+        self.memory.0[self.end..end].copy_from_slice(bytes);
+        self.end = end;
         self
     }
 
@@ -158,7 +157,7 @@ impl Arguments {
 
     /// Where each parameter lies, as the driver takes them.
     pub(super) fn pointers(&self) -> [*mut c_void; MAX_PARAMETERS] {
-        let base: *const u8 = self.memory.as_ptr().cast();
+        let base: *const u8 = self.memory.0.as_ptr();
         self.offsets.map(|offset| base.wrapping_add(offset).cast_mut().cast())
     }
 }

@@ -40,9 +40,26 @@ pub enum Promotion {
     B256,
 }
 
-impl TensorMap {
-    /// A view of memory at `base`: `dims` elements with the innermost first, `strides` in bytes of every dimension but the innermost,
-    /// of which one copy moves a box.
+/// Most dimensions of a view.
+const MAX_RANK: usize = 4;
+
+/// What a map says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    base: u64,
+    element: Element,
+    swizzle: Swizzle,
+    promotion: Promotion,
+    rank: usize,
+    dims: [u64; MAX_RANK],
+    strides: [u64; MAX_RANK],
+    boxed: [u32; MAX_RANK],
+}
+
+impl View {
+    /// Memory at `base` as `dims` elements with the innermost first, `strides` in bytes of every dimension but the innermost, of which one copy moves
+    /// a box.
+    #[must_use]
     pub fn new<const RANK: usize>(
         element: Element,
         base: u64,
@@ -51,33 +68,51 @@ impl TensorMap {
         boxed: [u32; RANK],
         swizzle: Swizzle,
         promotion: Promotion,
-    ) -> Result<Self, Error> {
+    ) -> Self {
+        const { assert!(RANK <= MAX_RANK) };
+        let mut view = Self {
+            base,
+            element,
+            swizzle,
+            promotion,
+            rank: RANK,
+            dims: [0; MAX_RANK],
+            strides: [0; MAX_RANK],
+            boxed: [0; MAX_RANK],
+        };
+        view.dims[..RANK].copy_from_slice(&dims);
+        view.boxed[..RANK].copy_from_slice(&boxed);
+        view.strides.iter_mut().zip(strides).for_each(|(own, stride)| *own = *stride);
+        view
+    }
+
+    fn encode(&self) -> Result<TensorMap, Error> {
         // SAFETY: a map is plain numbers.
-        let mut map = Self(unsafe { std::mem::zeroed() });
-        let element = match element {
+        let mut map = TensorMap(unsafe { std::mem::zeroed() });
+        let element = match self.element {
             Element::F16 => Type::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
             Element::F32 => Type::CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
         };
-        let swizzle = match swizzle {
+        let swizzle = match self.swizzle {
             Swizzle::None => DriverSwizzle::CU_TENSOR_MAP_SWIZZLE_NONE,
             Swizzle::B64 => DriverSwizzle::CU_TENSOR_MAP_SWIZZLE_64B,
             Swizzle::B128 => DriverSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,
         };
-        let promotion = match promotion {
+        let promotion = match self.promotion {
             Promotion::B128 => DriverPromotion::CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
             Promotion::B256 => DriverPromotion::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
         };
-        let ones = [1u32; RANK];
-        // SAFETY: the arrays have RANK elements, the strides one less; the address is only recorded.
+        let ones = [1u32; MAX_RANK];
+        // SAFETY: the arrays have at least `rank` elements; the address is only recorded.
         let result = unsafe {
             sys::cuTensorMapEncodeTiled(
                 &mut map.0,
                 element,
-                RANK as u32,
-                ptr::with_exposed_provenance_mut(base as usize),
-                dims.as_ptr(),
-                strides.as_ptr(),
-                boxed.as_ptr(),
+                self.rank as u32,
+                ptr::with_exposed_provenance_mut(self.base as usize),
+                self.dims.as_ptr(),
+                self.strides.as_ptr(),
+                self.boxed.as_ptr(),
                 ones.as_ptr(),
                 sys::CUtensorMapInterleave_enum::CU_TENSOR_MAP_INTERLEAVE_NONE,
                 swizzle,
@@ -87,11 +122,36 @@ impl TensorMap {
         };
         check("cuTensorMapEncodeTiled", result).map(|()| map)
     }
+}
 
+impl TensorMap {
     /// The map as the kernel gets it.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         // SAFETY: 128 bytes of plain numbers without padding.
         unsafe { std::slice::from_raw_parts(ptr::from_ref(self).cast(), size_of::<Self>()) }
+    }
+}
+
+/// The maps of one shape's launches. The driver takes most of a microsecond for each, and of all of them only those of the caller's weights
+/// change with the caller's pointers.
+#[derive(Default)]
+pub struct Maps(Vec<(View, TensorMap)>);
+
+/// Maps that are kept: more than any shape has.
+const KEPT: usize = 16;
+
+impl Maps {
+    /// The map of this view.
+    pub fn get(&mut self, view: &View) -> Result<TensorMap, Error> {
+        if let Some((_, map)) = self.0.iter().find(|(kept, _)| kept == view) {
+            return Ok(*map);
+        }
+        let map = view.encode()?;
+        if self.0.len() == KEPT {
+            self.0.remove(0);
+        }
+        self.0.push((*view, map));
+        Ok(map)
     }
 }

@@ -6,6 +6,7 @@ use solve::cuda::arch::Arch;
 use solve::cuda::block::{self, Buffers, Shape};
 use solve::cuda::graph::run_steps;
 use solve::cuda::hopper::plan::DIRECT_ROWS;
+use solve::cuda::tensor_map::Maps;
 use solve::cuda::workspace::{Purpose, Workspace, packed, vectors};
 use solve::dims::{D, FFN, QKV};
 use solve::options::Stream;
@@ -64,7 +65,8 @@ fn check(arch: Arch, shape: Shape, weights: &Memory, host_weights: &[f32]) {
     poison(parts.packed, 2 * packed::LEN);
     let buffers = Buffers::new(x_there.at(), output.at(), weights.at(), &shape, parts);
     // SAFETY: buffers and workspace are of this shape.
-    let ran = device.run(|| unsafe { run_steps(&block::forward(device, shape, &buffers)?, Stream::LEGACY) });
+    let ran = device
+        .run(|| unsafe { run_steps(&block::forward(device, shape, &buffers, &mut Maps::default())?, Stream::LEGACY) });
     ran.expect("forward");
     let got_output = output.read();
     output.check_guards();

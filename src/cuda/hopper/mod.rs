@@ -3,3 +3,4 @@
 pub mod block;
 pub mod kernels;
 pub mod plan;
+pub mod views;

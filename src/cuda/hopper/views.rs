@@ -1,0 +1,80 @@
+//! The matrices of the block as the copy engine moves them, in the boxes that the kernels' tiles are made of.
+
+use super::plan::product::Tile;
+use crate::cuda::block::{Gemm, Shape};
+use crate::cuda::tensor_map::{Element, Promotion, Swizzle, View};
+
+/// Columns of a slab: the widest that a swizzle spans and the tile divides into.
+pub fn slab(tile: &Tile) -> u32 {
+    if tile.n.is_multiple_of(64) { 64 } else { 32 }
+}
+
+fn swizzle(bytes: u32) -> Swizzle {
+    if bytes == 128 { Swizzle::B128 } else { Swizzle::B64 }
+}
+
+/// The left operand (rows, depth), in boxes of 64 columns and the rows of a tile.
+pub fn left(base: u64, depth: usize, rows: usize, tile: &Tile) -> View {
+    let (depth, rows) = (depth as u64, rows as u64);
+    View::new(Element::F16, base, [depth, rows], &[2 * depth], [64, tile.m as u32], Swizzle::B128, Promotion::B256)
+}
+
+/// The left operand of a direct product: slabs of 64 columns, in boxes of two slabs and the rows of a tile.
+pub fn direct_left(base: u64, depth: usize, rows: usize, tile: &Tile) -> View {
+    let (depth, rows) = (depth as u64, rows as u64);
+    let boxed = [64, tile.m as u32, 2];
+    View::new(Element::F16, base, [64, rows, depth / 64], &[2 * depth, 128], boxed, Swizzle::B128, Promotion::B256)
+}
+
+/// The right operand (depth, columns), in boxes of 64 rows and the slabs of a tile.
+pub fn right(base: u64, gemm: Gemm, tile: &Tile) -> View {
+    let (columns, wide) = (gemm.columns() as u64, slab(tile));
+    let dims = [u64::from(wide), gemm.depth() as u64, columns / u64::from(wide)];
+    let boxed = [wide, 64, tile.n as u32 / wide];
+    View::new(Element::F16, base, dims, &[2 * columns, 2 * u64::from(wide)], boxed, swizzle(2 * wide), Promotion::B256)
+}
+
+/// A result (rows, columns), in boxes of one warp's 16 rows.
+pub fn out(element: Element, base: u64, columns: usize, rows: usize, wide: u32) -> View {
+    let bytes = if element == Element::F16 { 2 } else { 4 };
+    let dims = [columns as u64, rows as u64];
+    View::new(element, base, dims, &[bytes * columns as u64], [wide, 16], swizzle(bytes as u32 * wide), Promotion::B256)
+}
+
+/// Rows of `columns` by sequence, in boxes of one head's 64 columns and 64 rows.
+pub fn sequences(base: u64, columns: usize, shape: Shape) -> View {
+    let (columns, seq_len) = (columns as u64, shape.seq_len as u64);
+    let dims = [columns, seq_len, shape.batch as u64];
+    View::new(
+        Element::F16,
+        base,
+        dims,
+        &[2 * columns, 2 * columns * seq_len],
+        [64, 64, 1],
+        Swizzle::B128,
+        Promotion::B256,
+    )
+}
+
+/// A weight matrix (depth, columns) as the few-token kernel streams it: rows in `groups` interleaved groups of four.
+pub fn stream(
+    weights: u64,
+    offset: usize,
+    depth: usize,
+    columns: usize,
+    groups: u64,
+    (wide, deep): (u32, u32),
+) -> View {
+    let row = 4 * columns as u64;
+    let dims = [columns as u64, 4, groups, depth as u64 / (4 * groups)];
+    let base = weights + 4 * offset as u64;
+    View::new(
+        Element::F32,
+        base,
+        dims,
+        &[groups * row, row, 4 * groups * row],
+        [wide, 4, groups as u32, deep],
+        Swizzle::None,
+        Promotion::B128,
+    )
+}
