@@ -57,7 +57,7 @@ impl Bank {
 
     /// Weights of a flavour and the stream they came from. Cases that differ in x alone share them.
     fn weights(&mut self, flavour: Flavour) -> (Arc<Vec<f32>>, Stream) {
-        let key = format!("{} {} {:?}", flavour.bias, flavour.qk, flavour.twist);
+        let key = format!("{} {} {} {:?}", flavour.bias, flavour.qk, flavour.std, flavour.twist);
         let stream = self.stream.child(2).child(flavour.bias.to_bits() ^ flavour.qk.to_bits().rotate_left(7));
         let drawn = || Arc::new(inputs::weights(flavour, stream));
         (self.weights.entry(key).or_insert_with(drawn).clone(), stream)

@@ -23,6 +23,8 @@ pub enum X {
     OneHot,
     /// All rows the same up to 1e-3.
     NearDuplicates,
+    /// Uniform in (-1, 1), with two feature columns near 900 and -3000.
+    Channels,
 }
 
 /// What [`Twist::Cancel`] takes away.
@@ -37,6 +39,8 @@ pub struct Flavour {
     pub bias: f64,
     /// Factor on the Q and K columns of W_qkv: sharper attention.
     pub qk: f64,
+    /// Standard deviation of all weight matrices.
+    pub std: f64,
     /// A last touch.
     pub twist: Twist,
 }
@@ -56,18 +60,27 @@ pub enum Twist {
     Cancel,
     /// V four times as large: what attention's probabilities lose shows.
     LoudValues,
+    /// V beyond fp16 by its weights, undone by W_attn.
+    HugeValues,
+    /// V beyond fp16 by its bias, whose part of the output b_attn takes away.
+    BiasedValues,
+    /// A few elements of each gamma eighty times as large.
+    GammaOutliers,
 }
 
+/// Takes values beyond what fp16 holds.
+const HUGE: f32 = 131_072.0;
+
 /// As the public challenge draws them.
-pub const CHALLENGE: Flavour = Flavour { x: X::Uniform, bias: 0.0, qk: 1.0, twist: Twist::None };
+pub const CHALLENGE: Flavour = Flavour { x: X::Uniform, bias: 0.0, qk: 1.0, std: 0.02, twist: Twist::None };
 /// With biases on all four linear layers.
-pub const BIASED: Flavour = Flavour { x: X::Uniform, bias: 0.1, qk: 1.0, twist: Twist::None };
+pub const BIASED: Flavour = Flavour { bias: 0.1, ..CHALLENGE };
 
 /// A weight buffer of this flavour.
 pub fn weights(flavour: Flavour, stream: Stream) -> Vec<f32> {
     let mut w = vec![0f32; WEIGHTS];
     for (k, p) in [W_QKV, W_ATTN, W_FC, W_PROJ].into_iter().enumerate() {
-        stream.child(k as u64).fill(p.of_mut(&mut w), |s, i| s.normal(i, 0.02));
+        stream.child(k as u64).fill(p.of_mut(&mut w), |s, i| s.normal(i, flavour.std));
     }
     for (k, p) in [GAMMA1, GAMMA2].into_iter().enumerate() {
         stream.child(10 + k as u64).fill(p.of_mut(&mut w), |s, i| s.uniform(i, 0.8, 1.2));
@@ -111,9 +124,24 @@ pub fn weights(flavour: Flavour, stream: Stream) -> Vec<f32> {
         }
         Twist::Range => {
             for p in [W_FC, B_FC] {
-                p.of_mut(&mut w).iter_mut().for_each(|v| *v *= 131_072.0);
+                p.of_mut(&mut w).iter_mut().for_each(|v| *v *= HUGE);
             }
-            W_PROJ.of_mut(&mut w).iter_mut().for_each(|v| *v /= 131_072.0);
+            W_PROJ.of_mut(&mut w).iter_mut().for_each(|v| *v /= HUGE);
+        }
+        Twist::HugeValues => {
+            for row in W_QKV.of_mut(&mut w).chunks_exact_mut(3 * D) {
+                row[2 * D..].iter_mut().for_each(|v| *v *= HUGE);
+            }
+            W_ATTN.of_mut(&mut w).iter_mut().for_each(|v| *v /= HUGE);
+        }
+        Twist::BiasedValues => {
+            stream.child(36).fill(&mut B_QKV.of_mut(&mut w)[2 * D..], |s, i| s.uniform(i, 70_000.0, 90_000.0));
+            W_ATTN.of_mut(&mut w).iter_mut().for_each(|v| *v /= HUGE);
+        }
+        Twist::GammaOutliers => {
+            for (k, p) in [GAMMA1, GAMMA2].into_iter().enumerate() {
+                (0..4).for_each(|i| p.of_mut(&mut w)[stream.child(37).below(4 * k as u64 + i, D)] *= 80.0);
+            }
         }
     }
     w
@@ -160,6 +188,13 @@ pub fn tokens(flavour: Flavour, rows: usize, stream: Stream) -> Vec<f32> {
             for (row, values) in x.chunks_exact_mut(D).enumerate() {
                 values[stream.below(row as u64, D)] = 1.0;
             }
+        }
+        X::Channels => {
+            let loud = [(stream.child(1).below(0, D), 900.0), (stream.child(1).below(1, D), -3000.0)];
+            stream.fill(&mut x, |s, i| {
+                let level = loud.iter().filter(|l| l.0 == column(i)).map(|l| l.1).sum::<f64>();
+                s.uniform(i, -1.0, 1.0) * (1.0 + level.abs() / 100.0) + level
+            });
         }
         X::NearDuplicates => {
             let common = stream.child(1);

@@ -1,4 +1,4 @@
-//! Float64 matrix products on the `gemm` crate: a wrapper that takes strides, and a linear layer.
+//! Matrix products on the `gemm` crate, in float64 or fp32: a wrapper that takes strides, and the float64 linear layer.
 
 use std::ops::Range;
 
@@ -9,16 +9,38 @@ use crate::dims::D;
 
 /// A matrix inside a slice: where it starts, and how far apart its rows and columns are.
 #[derive(Clone, Copy)]
-pub struct View<'a> {
-    pub data: &'a [f64],
+pub struct View<'a, T> {
+    pub data: &'a [T],
     pub start: usize,
     pub row: usize,
     pub col: usize,
 }
 
+/// The numbers that the crate multiplies.
+pub trait Number: Copy + 'static {
+    const ZERO: Self;
+    const ONE: Self;
+}
+
+impl Number for f64 {
+    const ZERO: Self = 0.0;
+    const ONE: Self = 1.0;
+}
+
+impl Number for f32 {
+    const ZERO: Self = 0.0;
+    const ONE: Self = 1.0;
+}
+
 /// out (m, n), row-major = a (m, k) b (k, n).
-pub fn product(out: &mut [f64], a: View<'_>, b: View<'_>, (m, n, k): (usize, usize, usize), parallel: bool) {
-    let last = |v: View<'_>, rows: usize, cols: usize| v.start + (rows - 1) * v.row + (cols - 1) * v.col;
+pub fn product<T: Number>(
+    out: &mut [T],
+    a: View<'_, T>,
+    b: View<'_, T>,
+    (m, n, k): (usize, usize, usize),
+    parallel: bool,
+) {
+    let last = |v: View<'_, T>, rows: usize, cols: usize| v.start + (rows - 1) * v.row + (cols - 1) * v.col;
     assert!(out.len() >= m * n && last(a, m, k) < a.data.len() && last(b, k, n) < b.data.len());
     let parallelism = if parallel { gemm::Parallelism::Rayon(0) } else { gemm::Parallelism::None };
     // SAFETY: the assertion above puts every element that the strides reach inside its slice.
@@ -37,8 +59,8 @@ pub fn product(out: &mut [f64], a: View<'_>, b: View<'_>, (m, n, k): (usize, usi
             b.data.as_ptr().add(b.start),
             b.col as isize,
             b.row as isize,
-            0.0,
-            1.0,
+            T::ZERO,
+            T::ONE,
             false,
             false,
             false,

@@ -5,11 +5,13 @@
 //! Operands of the matrix products can be rounded first, which tells what a number format costs.
 
 mod attention;
+mod emulate;
 mod matmul;
 #[cfg(test)]
 mod naive;
 mod round;
 
+pub use emulate::{Operands, emulate};
 use rayon::prelude::*;
 pub use round::Rounding;
 
