@@ -16,6 +16,7 @@ mod doctor;
 mod floor;
 mod gpu;
 mod grade;
+mod guard;
 mod inputs;
 mod machine;
 mod memory;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some(protocol::CHILD) {
         child::main();
     }
+    guard::shield();
     let cli = Cli::parse();
     let outcome = match cli.command {
         None => run::run(&cli.run),

@@ -10,12 +10,17 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::guard;
 use crate::protocol::{CHILD, Envelope, LINK_FD, REGION_FD, Reply, Request};
 use crate::reason::{Failure, Reason};
 use crate::rng;
 
 /// So much of a candidate's output is kept.
 const KEEP: usize = 16 * 1024;
+/// So long the process is waited for before somebody looks whether it still runs.
+const LOOK: Duration = Duration::from_millis(200);
+/// What a candidate printed gets so long to arrive after its end.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 /// A reply is never longer than this.
 const LONGEST_REPLY: u64 = 1 << 20;
 
@@ -26,6 +31,7 @@ pub struct Session {
     said: Arc<Mutex<Vec<u8>>>,
     drains: Vec<JoinHandle<()>>,
     nonce: u64,
+    ended: bool,
 }
 
 fn broken(what: &str, error: impl std::fmt::Display) -> Failure {
@@ -45,6 +51,7 @@ impl Session {
         unsafe { command.pre_exec(move || hand_over(link, region)) };
         let mut child = command.spawn().map_err(|e| broken("cannot start the candidate's process", e))?;
         drop(theirs);
+        guard::started(child.id());
 
         let said = Arc::new(Mutex::new(Vec::new()));
         let mut drains = Vec::new();
@@ -54,12 +61,13 @@ impl Session {
         if let Some(pipe) = child.stderr.take() {
             drains.push(drain(pipe, said.clone()));
         }
-        Ok(Self { child, link: BufReader::new(ours), said, drains, nonce: rng::secret() })
+        Ok(Self { child, link: BufReader::new(ours), said, drains, nonce: rng::secret(), ended: false })
     }
 
     /// Sends a request and waits for its reply. The duration is the grader's own wall clock.
     pub fn ask(&mut self, request: &Request, timeout: Duration) -> Result<(Reply, Duration), Failure> {
-        self.nonce = self.nonce.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        // Not even the number of the next request can be known.
+        self.nonce = rng::secret();
         let mut line = serde_json::to_vec(&Envelope { nonce: self.nonce, body: request })
             .map_err(|e| broken("cannot write a request", e))?;
         line.push(b'\n');
@@ -90,13 +98,15 @@ impl Session {
         let deadline = Instant::now() + timeout;
         let mut line = Vec::new();
         loop {
-            let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            let left = deadline.saturating_duration_since(Instant::now()).clamp(Duration::from_millis(1), LOOK);
             let _ = self.link.get_ref().set_read_timeout(Some(left));
             match self.link.by_ref().take(LONGEST_REPLY).read_until(b'\n', &mut line) {
                 Ok(_) if line.last() == Some(&b'\n') => return Ok(line),
                 Ok(_) => return Err(self.died()),
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(e) if Instant::now() < deadline && e.kind() == std::io::ErrorKind::WouldBlock => {}
+                // Something that it started may hold the channel open after its end.
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock && self.gone() => return Err(self.died()),
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock && Instant::now() < deadline => {}
                 Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {
                     self.end();
                     let seconds = timeout.as_secs_f64();
@@ -105,6 +115,10 @@ impl Session {
                 Err(_) => return Err(self.died()),
             }
         }
+    }
+
+    fn gone(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(_)))
     }
 
     /// The process is gone, or has closed its end: say how.
@@ -133,11 +147,21 @@ impl Session {
 
     /// Ends the process and everything it started.
     pub fn end(&mut self) {
-        // SAFETY: the child leads a process group of its own; a group that is gone is no error.
-        unsafe { libc::kill(-(self.child.id() as libc::pid_t), libc::SIGKILL) };
+        if std::mem::replace(&mut self.ended, true) {
+            return;
+        }
+        guard::end(self.child.id());
         let _ = self.child.wait();
+        guard::bury(self.child.id());
+        let until = Instant::now() + LAST_WORDS;
         for drain in self.drains.drain(..) {
-            let _ = drain.join();
+            while !drain.is_finished() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            // One that somebody else still writes to is left alone.
+            if drain.is_finished() {
+                let _ = drain.join();
+            }
         }
     }
 }
@@ -193,6 +217,7 @@ fn signal_name(signal: i32) -> String {
         libc::SIGILL => "SIGILL (an instruction this processor does not have)".into(),
         libc::SIGKILL => "SIGKILL".into(),
         libc::SIGTRAP => "SIGTRAP".into(),
+        libc::SIGSYS => "SIGSYS (it reached for another process)".into(),
         other => format!("signal {other}"),
     }
 }

@@ -1,0 +1,183 @@
+//! What keeps a candidate's process away from the grader: nobody reads the grader's memory, the candidate's process
+//! gives up the rights by which root could, and whatever it started ends with it.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use libc::{c_int, c_long, pid_t, sock_filter};
+
+/// Candidates' processes that are running.
+static RUNNING: Mutex<Vec<pid_t>> = Mutex::new(Vec::new());
+
+/// In the grader, before it knows anything: no other process may look into this one, and orphans come here.
+pub fn shield() {
+    // SAFETY: plain numbers; a kernel that refuses leaves things as they were.
+    unsafe {
+        libc::prctl(libc::PR_SET_DUMPABLE, 0);
+        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
+    }
+}
+
+/// Capabilities that a candidate's process keeps where it has them: reading files, locking memory, priorities.
+const KEPT: [u32; 6] = [1, 2, 3, 14, 23, 24];
+
+/// In a candidate's process, before the library is loaded: no way to other processes from here.
+pub fn confine() {
+    // SAFETY: closing on exec changes nothing in this process.
+    unsafe {
+        libc::fcntl(crate::protocol::LINK_FD, libc::F_SETFD, libc::FD_CLOEXEC);
+        libc::fcntl(crate::protocol::REGION_FD, libc::F_SETFD, libc::FD_CLOEXEC);
+    }
+    drop_capabilities();
+    filter_calls();
+}
+
+fn drop_capabilities() {
+    const VERSION_3: u32 = 0x2008_0522;
+    for capability in (0..64).filter(|c| !KEPT.contains(c)) {
+        // SAFETY: a number; capabilities that do not exist are refused.
+        unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(capability), 0, 0, 0) };
+    }
+    let mut header = [VERSION_3, 0];
+    // Effective, permitted, inheritable, twice: the low and the high half.
+    let mut sets = [[0u32; 3]; 2];
+    // SAFETY: buffers of the sizes that version 3 has.
+    unsafe {
+        if libc::syscall(libc::SYS_capget, header.as_mut_ptr(), sets.as_mut_ptr()) != 0 {
+            return;
+        }
+        let kept = KEPT.iter().fold(0, |mask, c| mask | 1u32 << c);
+        sets[0] = [sets[0][0] & kept, sets[0][1] & kept, 0];
+        sets[1] = [0; 3];
+        libc::syscall(libc::SYS_capset, header.as_mut_ptr(), sets.as_ptr());
+    }
+}
+
+/// Ends the process when it reaches for the memory of another, or sends the grader a signal.
+fn filter_calls() {
+    const NUMBER: u32 = 0;
+    const FIRST_ARGUMENT: u32 = 16;
+    let statement = |code: u32, k: u32| sock_filter { code: code as u16, jt: 0, jf: 0, k };
+    let load = |offset| statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset);
+    let unless = |k: u32, skip: u8| sock_filter { jf: skip, ..statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, k) };
+    let answer = |k: u32| statement(libc::BPF_RET | libc::BPF_K, k);
+    let number = |call: c_long| call as u32;
+
+    let mut filter = Vec::new();
+    for call in [libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev] {
+        filter.extend([load(NUMBER), unless(number(call), 1), answer(libc::SECCOMP_RET_KILL_PROCESS)]);
+    }
+    // A descriptor of the grader's is refused, not punished: the driver may ask for one of its own.
+    let refused = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+    for call in [libc::SYS_pidfd_getfd, libc::SYS_pidfd_send_signal] {
+        filter.extend([load(NUMBER), unless(number(call), 1), answer(refused)]);
+    }
+    // SAFETY: no arguments, and a number.
+    let (grader, group) = unsafe { (libc::getppid(), libc::getpgid(libc::getppid())) };
+    for call in [libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill, libc::SYS_rt_sigqueueinfo] {
+        for target in [grader, -group, -1] {
+            filter.extend([
+                load(NUMBER),
+                unless(number(call), 3),
+                load(FIRST_ARGUMENT),
+                unless(target as u32, 1),
+                answer(libc::SECCOMP_RET_KILL_PROCESS),
+            ]);
+        }
+    }
+    filter.push(answer(libc::SECCOMP_RET_ALLOW));
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    let filter_mode = libc::c_ulong::from(libc::SECCOMP_MODE_FILTER);
+    // SAFETY: the program outlives the calls, which copy it.
+    unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        libc::prctl(libc::PR_SET_SECCOMP, filter_mode, &raw const program);
+    }
+}
+
+/// Notes a candidate's process that was started.
+pub fn started(pid: u32) {
+    if let Ok(mut running) = RUNNING.lock() {
+        running.push(pid as pid_t);
+    }
+}
+
+/// Ends a process, its group, and everything that it started, wherever that has gone.
+pub fn end(pid: u32) {
+    let pid = pid as pid_t;
+    let below = descendants(pid, &parents());
+    // SAFETY: signals to processes below this one; one that is gone is no error.
+    unsafe { libc::kill(-pid, libc::SIGKILL) };
+    below.into_iter().chain([pid]).for_each(kill);
+}
+
+/// After a candidate's process has been waited for: what it left behind has become this process's child.
+pub fn bury(pid: u32) {
+    let Ok(mut running) = RUNNING.lock() else { return };
+    running.retain(|&p| p != pid as pid_t);
+    // What an orphan starts between two looks is found by the next.
+    for _ in 0..100 {
+        let parents = parents();
+        // SAFETY: no arguments.
+        let own = unsafe { libc::getpid() };
+        let strays: Vec<pid_t> =
+            parents.iter().filter(|&(p, &parent)| parent == own && !running.contains(p)).map(|(&p, _)| p).collect();
+        if strays.is_empty() {
+            return;
+        }
+        for stray in strays {
+            descendants(stray, &parents).into_iter().chain([stray]).for_each(kill);
+            let mut status: c_int = 0;
+            // SAFETY: a child of this process, and a local for its status.
+            unsafe { libc::waitpid(stray, &raw mut status, 0) };
+        }
+    }
+}
+
+fn kill(pid: pid_t) {
+    // SAFETY: a signal to a process that this one is responsible for.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+}
+
+/// Every process with its parent.
+fn parents() -> HashMap<pid_t, pid_t> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<pid_t>().ok());
+    pids.filter_map(|pid| Some((pid, parent(pid)?))).collect()
+}
+
+fn parent(pid: pid_t) -> Option<pid_t> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, may hold anything.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+fn descendants(pid: pid_t, parents: &HashMap<pid_t, pid_t>) -> Vec<pid_t> {
+    let mut all = vec![pid];
+    let mut next = 0;
+    while next < all.len() {
+        let children = parents.iter().filter(|&(_, &parent)| parent == all[next]).map(|(&p, _)| p);
+        all.extend(children.collect::<Vec<_>>());
+        next += 1;
+    }
+    all.split_off(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descendants_are_found_at_any_depth() {
+        let parents = HashMap::from([(2, 1), (3, 2), (4, 3), (5, 1), (6, 4)]);
+        let mut below = descendants(2, &parents);
+        below.sort_unstable();
+        assert_eq!(below, [3, 4, 6]);
+        assert!(descendants(6, &parents).is_empty());
+    }
+
+    #[test]
+    fn this_process_has_a_parent() {
+        assert_eq!(parent(std::process::id() as pid_t), Some(std::os::unix::process::parent_id() as pid_t));
+    }
+}
