@@ -8,6 +8,9 @@ mod calls;
 #[path = "../common/mod.rs"]
 mod common;
 mod intermediates;
+#[path = "../cpu/oracle.rs"]
+mod oracle;
+mod precision;
 mod processes;
 mod rig;
 mod stages;
@@ -52,6 +55,16 @@ fn main() -> std::process::ExitCode {
         push("block::from_host", block::from_host);
         push("block::prepared", block::prepared);
         push("block::long_sequence", block::long_sequence);
+        if solve::cuda::exact::form(arch).is_some() {
+            push("precision::exact", precision::exact);
+            push("precision::rescue", precision::rescue);
+            push("precision::rescue_in_place", precision::rescue_in_place);
+            push("precision::usual_after_unusual", precision::usual_after_unusual);
+            push("precision::blocks", precision::blocks);
+            push("precision::update", precision::update);
+            push("precision::at_the_same_time", precision::at_the_same_time);
+            push("precision::long_sequence", precision::long_sequence);
+        }
     }
     let plain: [(&str, fn()); 14] = [
         ("calls::memory_kinds", calls::memory_kinds),

@@ -1,0 +1,287 @@
+//! Fast, exact and auto on weights as usual and on others: exact against float64, the others against exact to the bit where it must have taken
+//! their place, and that it leaves no trace. The expectations of who is taken over are the rules of cuda/exact/exact.cuh.
+
+use std::thread;
+
+use solve::cuda::arch::Arch;
+use solve::cuda::prepared::Prepared;
+use solve::cuda::solve::solve_in_place;
+use solve::dims::{D, QKV};
+use solve::options::{BlockOptions, Stream};
+use solve::precision::SolvePrecision::{self, Auto, Exact, Fast};
+use solve::span::{Span, Tokens};
+use solve::weights::{PARAMS, W_FC, W_QKV};
+
+use super::common::{Random, check_block, reference, weights, worst};
+use super::oracle;
+use super::rig::{Memory, OwnStream, device, enter, ok};
+
+/// Weights, and whether fast and auto are computed again on them.
+struct Kind {
+    name: &'static str,
+    change: fn(&mut [f32]),
+    fast: bool,
+    auto: bool,
+}
+
+const KINDS: [Kind; 7] = [
+    Kind { name: "as usual", change: |_| {}, fast: false, auto: false },
+    Kind { name: "standard deviation 2", change: |w| scale_matrices(w, 100.0), fast: false, auto: true },
+    Kind { name: "standard deviation 1e-6", change: |w| scale_matrices(w, 5e-5), fast: false, auto: true },
+    Kind { name: "v past fp16", change: loud_v, fast: true, auto: true },
+    Kind { name: "FFN past fp16", change: |w| scale(w, W_FC.offset, W_FC.len, 1e5), fast: true, auto: true },
+    Kind { name: "biases of 1", change: |w| scale_named(w, "b_", 50.0), fast: false, auto: true },
+    Kind { name: "gamma of 80", change: loud_gamma, fast: false, auto: true },
+];
+
+fn scale(weights: &mut [f32], offset: usize, len: usize, factor: f32) {
+    weights[offset..offset + len].iter_mut().for_each(|w| *w *= factor);
+}
+
+fn scale_named(weights: &mut [f32], start: &str, factor: f32) {
+    for (_, param, _) in PARAMS.iter().filter(|(name, ..)| name.starts_with(start)) {
+        scale(weights, param.offset, param.len, factor);
+    }
+}
+
+fn scale_matrices(weights: &mut [f32], factor: f32) {
+    scale_named(weights, "w_", factor);
+}
+
+fn loud_v(weights: &mut [f32]) {
+    for row in weights[W_QKV.offset..W_QKV.offset + W_QKV.len].chunks_mut(QKV) {
+        row[2 * D..].iter_mut().for_each(|w| *w *= 1e5);
+    }
+}
+
+/// A few of 768, in both LayerNorms.
+fn loud_gamma(weights: &mut [f32]) {
+    for (_, param, _) in PARAMS.iter().filter(|(name, ..)| name.starts_with("gamma")) {
+        for index in [3, 100, 767] {
+            weights[param.offset + index] *= 80.0;
+        }
+    }
+}
+
+fn weights_of(kind: &Kind, seed: u64) -> Vec<f32> {
+    let mut all = weights(seed);
+    (kind.change)(&mut all);
+    all
+}
+
+fn span(weights: &Memory) -> Span {
+    Span::weights(weights.address()).expect("good weights")
+}
+
+fn tokens(x: &Memory, output: &Memory, batch: usize, seq_len: usize) -> Tokens {
+    Tokens::new(x.address(), output.address(), batch as i32, seq_len as i32).expect("good arguments")
+}
+
+/// The bits of one call of its own.
+fn call(arch: Arch, x: &[f32], weights: &Memory, precision: SolvePrecision) -> Vec<f32> {
+    let (x_there, output) = (Memory::of(x), Memory::poisoned(x.len()));
+    let call = tokens(&x_there, &output, 1, x.len() / D);
+    solve_in_place(device(arch), &call, &span(weights), precision).expect("solve");
+    output.check_guards();
+    let got = output.read();
+    assert!(x_there.read() == x, "x was changed");
+    got
+}
+
+/// Of what the block adds to x, in the L2 norm.
+fn relative_error(got: &[f32], wanted: &[f64], x: &[f32]) -> f64 {
+    let pairs = || got.iter().zip(wanted).zip(x);
+    let error: f64 = pairs().map(|((g, w), _)| (f64::from(*g) - w).powi(2)).sum();
+    let size: f64 = pairs().map(|((_, w), x)| (w - f64::from(*x)).powi(2)).sum();
+    if size > 0.0 { (error / size).sqrt() } else { error.sqrt() }
+}
+
+/// The contract of exact, beside what the CPU's fp32 makes of the same data.
+fn check_exact(got: &[f32], x: &[f32], weights: &[f32], batch: usize, causal: bool, what: &str) {
+    let rows = x.len() / batch;
+    let wanted: Vec<f64> = x.chunks(rows).flat_map(|x| oracle::block(x, weights, causal)).collect();
+    let fp32 = relative_error(&reference(x, weights, batch, rows / D, causal), &wanted, x);
+    let error = relative_error(got, &wanted, x);
+    assert!(error <= (3.0 * fp32).max(2e-5), "{what}: {error:e} where fp32 has {fp32:e}");
+}
+
+pub fn exact(arch: Arch) {
+    for kind in &KINDS {
+        let host_weights = weights_of(kind, 80);
+        let weights = Memory::of(&host_weights);
+        for seq_len in [1, 7, 33, 64, 130, 513] {
+            let x = Random::new(seq_len as u64).uniforms(seq_len * D);
+            let got = call(arch, &x, &weights, Exact);
+            check_exact(&got, &x, &host_weights, 1, false, &format!("{}, seq_len {seq_len}", kind.name));
+            assert!(call(arch, &x, &weights, Exact) == got, "other bits: {}, seq_len {seq_len}", kind.name);
+        }
+    }
+    let host_weights = weights_of(&KINDS[0], 81);
+    let x = Random::new(81).uniforms(1024 * D);
+    let got = call(arch, &x, &Memory::of(&host_weights), Exact);
+    let worst = worst(&got, &reference(&x, &host_weights, 1, 1024, false), 1e-3, 1e-3);
+    assert!(worst <= 0.02, "{worst} of the challenge's tolerance");
+}
+
+/// One, a few, and the sizes of every family of fast kernels.
+const SIZES: [usize; 6] = [1, 20, 40, 200, 300, 1024];
+
+/// Fast and auto give exact's bits where they must, and their own where they may; finite everywhere.
+pub fn rescue(arch: Arch) {
+    for kind in &KINDS {
+        let weights = Memory::of(&weights_of(kind, 82));
+        for seq_len in SIZES {
+            let x = Random::new(seq_len as u64).uniforms(seq_len * D);
+            let [fast, exact, auto] = [Fast, Exact, Auto].map(|precision| call(arch, &x, &weights, precision));
+            let what = format!("{}, seq_len {seq_len}", kind.name);
+            assert!(fast.iter().all(|value| value.is_finite()), "fast is not finite: {what}");
+            assert_eq!(fast == exact, kind.fast, "fast was computed again: {what}");
+            assert_eq!(auto == exact, kind.auto, "auto was computed again: {what}");
+            assert!(kind.auto || auto == fast, "auto has other bits than fast: {what}");
+        }
+    }
+}
+
+/// Calls in place, each shape plainly, as a graph, and with that pointed at other buffers.
+pub fn rescue_in_place(arch: Arch) {
+    for kind in [&KINDS[3], &KINDS[0]] {
+        let weights = Memory::of(&weights_of(kind, 83));
+        for seq_len in SIZES {
+            let x = Random::new(seq_len as u64).uniforms(seq_len * D);
+            let wanted = call(arch, &x, &weights, if kind.fast { Exact } else { Fast });
+            let buffers = [Memory::poisoned(x.len()), Memory::poisoned(x.len())];
+            for time in 0..6 {
+                let (there, elsewhere) = (&buffers[time % 2], &buffers[1 - time % 2]);
+                there.write(&x);
+                // Twice in place, then not, so that the graph loses and regains the copy of x.
+                let output = if time % 3 == 2 { elsewhere } else { there };
+                solve_in_place(device(arch), &tokens(there, output, 1, seq_len), &span(&weights), Fast).expect("solve");
+                assert!(output.read() == wanted, "{}, seq_len {seq_len}, time {time}", kind.name);
+            }
+            buffers.iter().for_each(Memory::check_guards);
+        }
+    }
+}
+
+/// After a call that was computed again nothing is left of its alarms.
+pub fn usual_after_unusual(arch: Arch) {
+    let usual = Memory::of(&weights_of(&KINDS[0], 84));
+    let unusual = KINDS[1..].iter().map(|kind| Memory::of(&weights_of(kind, 84)));
+    for (seq_len, unusual) in [300, 1, 40, 1024, 20, 200].into_iter().zip(unusual) {
+        let x = Random::new(seq_len as u64).uniforms(seq_len * D);
+        let before = call(arch, &x, &usual, Fast);
+        assert!(call(arch, &x, &unusual, Auto) == call(arch, &x, &unusual, Exact), "seq_len {seq_len}");
+        assert!(call(arch, &x, &usual, Auto) == before, "alarms were left behind at seq_len {seq_len}");
+        assert!(call(arch, &x, &usual, Fast) == before, "alarms were left behind at seq_len {seq_len}");
+    }
+}
+
+fn prepared(arch: Arch, weights: &Memory, precision: SolvePrecision, causal: bool, max_tokens: usize) -> Prepared {
+    let options = BlockOptions { causal, max_tokens, precision, ..BlockOptions::default() };
+    Prepared::on(device(arch), &span(weights), options).expect("create")
+}
+
+fn forward(block: &Prepared, x: &[f32], batch: usize) -> Vec<f32> {
+    let (x_there, output) = (Memory::of(x), Memory::poisoned(x.len()));
+    let seq_len = x.len() / D / batch;
+    block.forward(&tokens(&x_there, &output, batch, seq_len), Stream::LEGACY).expect("forward");
+    output.check_guards();
+    let got = output.read();
+    block.forward(&tokens(&x_there, &x_there, batch, seq_len), Stream::LEGACY).expect("in place");
+    assert!(x_there.read() == got, "other bits in place: {batch} sequences of {seq_len}");
+    got
+}
+
+/// The handle in every precision, causal or not, on several sequences.
+pub fn blocks(arch: Arch) {
+    for (index, kind) in KINDS.iter().enumerate() {
+        let (host_weights, causal) = (weights_of(kind, 85), index % 2 == 0);
+        let weights = Memory::of(&host_weights);
+        let [fast, exact, auto] = [Fast, Exact, Auto].map(|precision| prepared(arch, &weights, precision, causal, 400));
+        for (batch, seq_len) in [(1, 1), (3, 7), (1, 64), (3, 50), (2, 200)] {
+            let x = Random::new((batch * seq_len) as u64).uniforms(batch * seq_len * D);
+            let what = format!("{}, causal {causal}, {batch} sequences of {seq_len}", kind.name);
+            let wanted = forward(&exact, &x, batch);
+            check_exact(&wanted, &x, &host_weights, batch, causal, &what);
+            let got = forward(&fast, &x, batch);
+            assert!(got.iter().all(|value| value.is_finite()), "fast is not finite: {what}");
+            assert_eq!(got == wanted, kind.fast, "fast was computed again: {what}");
+            assert_eq!(forward(&auto, &x, batch) == wanted, kind.auto, "auto was computed again: {what}");
+        }
+        // What a block of few rows does without is not missed.
+        let small = [Fast, Exact, Auto].map(|precision| prepared(arch, &weights, precision, causal, 20));
+        let x = Random::new(85).uniforms(20 * D);
+        for (small, large) in small.iter().zip([&fast, &exact, &auto]) {
+            assert!(forward(small, &x, 2) == forward(large, &x, 2), "{} with max_tokens 20", kind.name);
+        }
+    }
+}
+
+/// A block's weights become unusual and usual again.
+pub fn update(arch: Arch) {
+    let usual = Memory::of(&weights_of(&KINDS[0], 86));
+    let unusual = Memory::of(&weights_of(&KINDS[3], 87));
+    let x = Random::new(86).uniforms(150 * D);
+    for precision in [Fast, Exact, Auto] {
+        let block = prepared(arch, &usual, precision, false, 150);
+        let before = forward(&block, &x, 1);
+        let wanted = forward(&prepared(arch, &unusual, Exact, false, 150), &x, 1);
+        for _ in 0..2 {
+            block.update(&span(&unusual), Stream::LEGACY).expect("update");
+            assert!(forward(&block, &x, 1) == wanted, "{precision:?} with unusual weights");
+            assert!(forward(&block, &x, 1) == wanted, "{precision:?} with unusual weights again");
+            block.update(&span(&usual), Stream::LEGACY).expect("update");
+            assert!(forward(&block, &x, 1) == before, "{precision:?} with usual weights again");
+        }
+    }
+}
+
+/// Blocks and solve() in threads and streams of their own, all computing again or exactly at once: grids that wait for all of their blocks, of which
+/// the GPU holds one at a time.
+pub fn at_the_same_time(arch: Arch) {
+    const CALLS: usize = 20;
+    let weights = Memory::of(&weights_of(&KINDS[3], 88));
+    let x = Random::new(88).uniforms(100 * D);
+    let wanted = forward(&prepared(arch, &weights, Exact, false, 100), &x, 1);
+    thread::scope(|scope| {
+        let (weights, x, wanted) = (&weights, &x, &wanted);
+        for precision in [Fast, Exact, Auto, Fast] {
+            scope.spawn(move || {
+                enter(0);
+                let (block, stream) = (prepared(arch, weights, precision, false, 100), OwnStream::new());
+                let x_there = Memory::of(x);
+                let outputs: Vec<Memory> = (0..CALLS).map(|_| Memory::poisoned(x.len())).collect();
+                // SAFETY: nothing but this thread's work is waited for.
+                unsafe { ok(cudarc::driver::sys::cuCtxSynchronize()) };
+                for output in &outputs {
+                    let stream = Stream::from_address(stream.0.addr());
+                    block.forward(&tokens(&x_there, output, 1, 100), stream).expect("forward");
+                }
+                assert!(outputs.iter().all(|output| output.read() == *wanted), "{precision:?} beside others");
+            });
+        }
+        for precision in [Fast, Exact] {
+            scope.spawn(move || {
+                enter(0);
+                for _ in 0..CALLS {
+                    assert!(call(arch, x, weights, precision) == *wanted, "solve() in {precision:?} beside others");
+                }
+            });
+        }
+    });
+}
+
+/// Far more rows than any tile or grid: the same tokens over and over have the same result as once.
+pub fn long_sequence(arch: Arch) {
+    const PERIOD: usize = 64;
+    const SEQ_LEN: usize = 40_000;
+    let host_weights = weights_of(&KINDS[0], 89);
+    let weights = Memory::of(&host_weights);
+    let period = Random::new(89).uniforms(PERIOD * D);
+    let x = Memory::of(&period.repeat(SEQ_LEN / PERIOD));
+    solve_in_place(device(arch), &tokens(&x, &x, 1, SEQ_LEN), &span(&weights), Exact).expect("solve");
+    let wanted = reference(&period, &host_weights, 1, PERIOD, false);
+    for (index, rows) in x.read().chunks(PERIOD * D).enumerate() {
+        check_block(rows, &wanted, &format!("repetition {index} of {PERIOD} tokens"));
+    }
+}
