@@ -128,3 +128,28 @@ fn every_launch_is_one_that_the_gpu_accepts() {
         }
     }
 }
+
+/// Every tile and form that is compiled is the choice for some call on some chip.
+#[test]
+fn every_form_is_chosen_somewhere() {
+    let mut chosen = std::collections::HashSet::new();
+    let rows = (1..4300).chain((4300..40_000).step_by(97)).chain([65_536, 131_072, 1 << 20]);
+    for seq_len in rows {
+        for sms in 78..=144 {
+            for (prepared, causal) in [(false, false), (true, false), (true, true)] {
+                let shape = Shape { batch: 1, seq_len, causal, prepared, precision: SolvePrecision::Fast };
+                chosen.extend(forward(sms, shape, seq_len % 2 == 0).into_iter().map(|launch| launch.kernel));
+            }
+        }
+    }
+    let mut all = Vec::new();
+    for gemm in Gemm::ALL {
+        all.extend((0..product::tiles(gemm).len()).map(|tile| Kernel::Gemm { gemm, tile }));
+        all.extend((0..direct::tiles(gemm).len()).map(|tile| Kernel::Direct { gemm, tile }));
+    }
+    for causal in [false, true] {
+        all.extend((0..ATTENTION.len()).map(|form| Kernel::Attention { form, causal }));
+    }
+    let unused: Vec<_> = all.into_iter().filter(|kernel| !chosen.contains(kernel)).collect();
+    assert!(unused.is_empty(), "compiled in vain: {unused:?}");
+}
