@@ -3,12 +3,16 @@
 
 use solve::cpu;
 use solve::cuda::arch::Arch;
-use solve::cuda::block::{self, Buffers, Shape};
+use solve::cuda::block::{self, Buffers, Kernels, Shape};
+use solve::cuda::device::Device;
 use solve::cuda::graph::run_steps;
-use solve::cuda::hopper::plan::DIRECT_ROWS;
+use solve::cuda::hopper;
+use solve::cuda::hopper::plan::{ATTENTION, DIRECT_ROWS, Gemm, Kernel, Launch, attention_in, direct, forward, product};
+use solve::cuda::launch::Step;
 use solve::cuda::tensor_map::Maps;
 use solve::cuda::workspace::{Purpose, Workspace, packed, vectors};
 use solve::dims::{D, FFN, QKV};
+use solve::error::Error;
 use solve::options::Stream;
 use solve::precision::SolvePrecision;
 use solve::weights::{
@@ -49,11 +53,62 @@ pub fn stages(arch: Arch) {
         let shape = Shape { batch, seq_len, causal: index % 3 == 1, prepared: false, precision };
         // Weights in every alignment of a float.
         let weights = Memory::new(super::rig::Kind::Device, WEIGHTS_LEN, 4 * (index % 4)).with(&host_weights);
-        check(arch, shape, &weights, &host_weights);
+        check(arch, shape, &weights, &host_weights, |device, buffers| {
+            block::forward(device, shape, buffers, &mut Maps::default())
+        });
     }
 }
 
-fn check(arch: Arch, shape: Shape, weights: &Memory, host_weights: &[f32]) {
+/// Every form that a product or attention is compiled in, also those that this GPU's plan never chooses.
+pub fn hopper_forms(arch: Arch) {
+    let Kernels::Hopper(kernels) = &device(arch).kernels else { panic!("{} has other kernels", arch.name()) };
+    let host_weights = weights(91);
+    let weights = Memory::of(&host_weights);
+    let run = |seq_len: usize, causal: bool, form: &dyn Fn(Shape, &Launch) -> Option<Launch>| {
+        let shape = Shape { batch: 1, seq_len, causal, prepared: false, precision: SolvePrecision::Fast };
+        check(arch, shape, &weights, &host_weights, |device, buffers| {
+            let mut launches = forward(device.sms, shape, true);
+            for launch in &mut launches {
+                let Some(mut other) = form(shape, launch) else { continue };
+                // It casts what the other one would, with at least a block.
+                other.cast = launch.cast.clone();
+                if !other.cast.is_empty() {
+                    other.grid[usize::from(matches!(other.kernel, Kernel::Attention { .. }))] += 1;
+                }
+                *launch = other;
+            }
+            hopper::block::steps(kernels, &launches, shape, buffers, &mut Maps::default())
+        });
+    };
+    let sms = device(arch).sms;
+    for gemm in Gemm::ALL {
+        for tile in 0..product::tiles(gemm).len() {
+            run(300, false, &|shape, launch| {
+                let replaced = matches!(launch.kernel, Kernel::Gemm { gemm: other, .. } if other == gemm);
+                replaced.then(|| product::product_in(sms, gemm, tile, shape.rows()))
+            });
+        }
+        for tile in 0..direct::tiles(gemm).len() {
+            run(200, false, &|shape, launch| {
+                let replaced = matches!(launch.kernel, Kernel::Direct { gemm: other, .. } if other == gemm);
+                replaced.then(|| direct::product_in(gemm, tile, shape.rows()))
+            });
+        }
+    }
+    for (form, causal) in (0..ATTENTION.len()).flat_map(|form| [(form, false), (form, true)]) {
+        run(420, causal, &|shape, launch| {
+            matches!(launch.kernel, Kernel::Attention { .. }).then(|| attention_in(shape, form))
+        });
+    }
+}
+
+fn check(
+    arch: Arch,
+    shape: Shape,
+    weights: &Memory,
+    host_weights: &[f32],
+    steps: impl FnOnce(&Device, &Buffers) -> Result<Vec<Step>, Error>,
+) {
     let (device, rows) = (device(arch), shape.rows());
     let x = Random::new(rows as u64).uniforms(rows * D);
     let (x_there, output) = (Memory::of(&x), Memory::poisoned(rows * D));
@@ -65,8 +120,7 @@ fn check(arch: Arch, shape: Shape, weights: &Memory, host_weights: &[f32]) {
     poison(parts.packed, 2 * packed::LEN);
     let buffers = Buffers::new(x_there.at(), output.at(), weights.at(), &shape, parts);
     // SAFETY: buffers and workspace are of this shape.
-    let ran = device
-        .run(|| unsafe { run_steps(&block::forward(device, shape, &buffers, &mut Maps::default())?, Stream::LEGACY) });
+    let ran = device.run(|| unsafe { run_steps(&steps(device, &buffers)?, Stream::LEGACY) });
     ran.expect("forward");
     let got_output = output.read();
     output.check_guards();

@@ -49,6 +49,9 @@ fn main() -> std::process::ExitCode {
             push("stage::no_local_memory", stages::no_local_memory);
         }
         push("intermediates::stages", intermediates::stages);
+        if arch == Arch::Sm90a {
+            push("intermediates::hopper_forms", intermediates::hopper_forms);
+        }
         push("block::sizes", block::sizes);
         push("block::flat_rows", block::flat_rows);
         push("block::misaligned", block::misaligned);

@@ -21,7 +21,17 @@ pub fn forward(
     buffers: &Buffers,
     maps: &mut Maps,
 ) -> Result<Vec<Step>, Error> {
-    let launches = plan::forward(sms, shape, buffers.weights.is_multiple_of(16));
+    steps(kernels, &plan::forward(sms, shape, buffers.weights.is_multiple_of(16)), shape, buffers, maps)
+}
+
+/// The steps of these launches.
+pub fn steps(
+    kernels: &Kernels,
+    launches: &[Launch],
+    shape: Shape,
+    buffers: &Buffers,
+    maps: &mut Maps,
+) -> Result<Vec<Step>, Error> {
     // The statistics of a row lie as far apart as the attention projection has tiles in it.
     let row_tiles = launches.iter().find_map(|launch| match launch.kernel {
         Kernel::Gemm { gemm: Gemm::AttnProj, tile } => Some(D / product::tiles(Gemm::AttnProj)[tile].n),

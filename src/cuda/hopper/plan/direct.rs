@@ -32,9 +32,13 @@ fn tile_for(gemm: Gemm, rows: usize) -> usize {
     }
 }
 
-/// The launch of this product.
 pub(super) fn product(gemm: Gemm, rows: usize) -> Launch {
-    let tile = tile_for(gemm, rows);
+    product_in(gemm, tile_for(gemm, rows), rows)
+}
+
+/// The launch of a matrix product in this one of its tiles.
+#[must_use]
+pub fn product_in(gemm: Gemm, tile: usize, rows: usize) -> Launch {
     let form = &tiles(gemm)[tile];
     let blocks = count(form.tiles(rows, gemm.columns()) * form.splits);
     Launch {
