@@ -4,16 +4,20 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::cases::{Case, Suite};
+use crate::check;
 use crate::content::{Base, Content};
+use crate::contract::{Beside, Errors, Limits};
 use crate::dims::D;
-use crate::inputs::{self, BIASED, Flavour};
-use crate::oracle::{self, Rounding};
+use crate::inputs::{self, BIASED, CHALLENGE, Flavour};
+use crate::oracle::{self, Operands, Rounding};
 use crate::rng::Stream;
 
 /// Bases per length: contents that follow each other are of different ones.
 const BASES: usize = 2;
 /// Rows that are checked of a long sequence, where the machine is too small for all.
 const SAMPLED: usize = 160;
+/// What timed calls compute on: biases too small to be unusual for a library that looks at the weights.
+const TIMED: Flavour = Flavour { bias: 0.02, ..CHALLENGE };
 /// Generated contents allow so many times the largest error of TF32 operands.
 const GENERATED: f64 = 2.0;
 /// Rows that are checked of a content that is used once.
@@ -27,6 +31,8 @@ pub struct Bank {
     weights: HashMap<String, Arc<Vec<f32>>>,
     tf32: HashMap<String, f64>,
     cases: HashMap<String, Arc<Content>>,
+    beside: HashMap<String, Beside>,
+    exact: HashMap<String, f64>,
     bases: HashMap<usize, Arc<Vec<Base>>>,
     drawn: u64,
 }
@@ -34,8 +40,16 @@ pub struct Bank {
 impl Bank {
     /// An empty bank under this seed.
     pub fn new(seed: u64) -> Self {
-        let empty = (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
-        Self { stream: Stream::new(seed, 1), weights: empty.0, tf32: empty.1, cases: empty.2, bases: empty.3, drawn: 0 }
+        Self {
+            stream: Stream::new(seed, 1),
+            weights: HashMap::new(),
+            tf32: HashMap::new(),
+            cases: HashMap::new(),
+            beside: HashMap::new(),
+            exact: HashMap::new(),
+            bases: HashMap::new(),
+            drawn: 0,
+        }
     }
 
     /// The rows of a sequence whose expected output is computed: all, or the first, the last, those around
@@ -88,11 +102,37 @@ impl Bank {
         let rows = if official { (0..case.seq).collect() } else { self.rows(case.seq) };
         let mut content = Content::new(x, weights, rows);
         if case.slack > 0.0 {
-            content.slack = case.slack * self.slack_base(case, &content);
+            content.limits = Limits::tolerance(case.slack * self.slack_base(case, &content));
         }
         let content = Arc::new(content);
         self.cases.insert(case.name.clone(), content.clone());
         content
+    }
+
+    /// What plain fp32 arithmetic and TF32 operands make of a case.
+    pub fn beside(&mut self, case: &Case, content: &Content) -> Beside {
+        if let Some(&beside) = self.beside.get(&case.name) {
+            return beside;
+        }
+        let errors = |operands| {
+            let got = oracle::emulate(&content.x, &content.weights, &content.rows, operands);
+            let x: Vec<f32> = content.rows.iter().flat_map(|&r| &content.x[r * D..(r + 1) * D]).copied().collect();
+            let rows: Vec<usize> = (0..content.rows.len()).collect();
+            Errors::from(&check::compare(&got, &content.expected, &x, &rows, 0.0))
+        };
+        let beside = Beside { fp32: errors(Operands::Fp32), tf32: errors(Operands::Tf32) };
+        self.beside.insert(case.name.clone(), beside);
+        beside
+    }
+
+    /// The largest error over the tolerance that exact was seen to make: `of` names the library, its path and the case.
+    pub fn exact(&self, of: &str) -> Option<f64> {
+        self.exact.get(of).copied()
+    }
+
+    /// Keeps it.
+    pub fn saw_exact(&mut self, of: String, worst_over_tol: f64) {
+        self.exact.insert(of, worst_over_tol);
     }
 
     /// The error to scale: of the case itself, but for the many biased ones that of one length.
@@ -119,8 +159,8 @@ impl Bank {
         let stream = self.stream.child(5).child(seq as u64);
         let slack = GENERATED * self.biased_error();
         let base = |k: u64| {
-            let weights = Arc::new(inputs::weights(BIASED, stream.child(2 * k)));
-            let x = inputs::tokens(BIASED, seq, stream.child(2 * k + 1));
+            let weights = Arc::new(inputs::weights(TIMED, stream.child(2 * k)));
+            let x = inputs::tokens(TIMED, seq, stream.child(2 * k + 1));
             Base::new(x, weights, rows.clone()).with_slack(slack)
         };
         let bases = Arc::new((0..BASES as u64).map(base).collect::<Vec<_>>());
@@ -132,10 +172,10 @@ impl Bank {
     pub fn anew(&mut self, seq: usize, k: u64) -> Content {
         self.drawn += 1;
         let stream = self.stream.child(7).child(seq as u64).child(k + 1000 * self.drawn);
-        let weights = Arc::new(inputs::weights(BIASED, stream.child(0)));
+        let weights = Arc::new(inputs::weights(TIMED, stream.child(0)));
         let rows: Vec<usize> = self.rows(seq).into_iter().take(ANEW_ROWS).collect();
-        let content = Content::new(inputs::tokens(BIASED, seq, stream.child(1)), weights, rows);
-        Content { slack: GENERATED * self.biased_error(), ..content }
+        let content = Content::new(inputs::tokens(TIMED, seq, stream.child(1)), weights, rows);
+        Content { limits: Limits::tolerance(GENERATED * self.biased_error()), ..content }
     }
 
     /// The relative L2 errors of `output - x` that number formats give on short challenge data.

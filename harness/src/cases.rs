@@ -1,6 +1,7 @@
 //! The correctness suites. `official` is the public challenge; `full` adds what the challenge cannot see
 //! (biases, sizes around tile edges, attention that is not flat, unusual x); `extreme` adds a range that fp16
-//! operands cannot hold without scaling.
+//! operands cannot hold without scaling. `hard` is where the contracts of the precisions are tried: biases, outliers,
+//! sharp attention, weights and activations of any size, at short and at long lengths.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,7 @@ pub enum Suite {
     Official,
     Full,
     Extreme,
+    Hard,
 }
 
 /// One input to be right on.
@@ -67,6 +69,43 @@ const HARD: [(&str, usize, Flavour); 14] = [
     ("qk-x16", 130, Flavour { qk: 16.0, ..BIASED }),
 ];
 
+const fn of_x(x: X) -> Flavour {
+    Flavour { x, ..CHALLENGE }
+}
+
+const fn of_std(std: f64) -> Flavour {
+    Flavour { std, ..CHALLENGE }
+}
+
+const fn of_twist(twist: Twist) -> Flavour {
+    Flavour { twist, ..CHALLENGE }
+}
+
+/// The hard suite: each with a short and a long length.
+const CONTRACT: [(&str, [usize; 2], Flavour); 21] = [
+    ("bias-.02", [7, 1024], Flavour { bias: 0.02, ..CHALLENGE }),
+    ("bias-1", [1, 600], Flavour { bias: 1.0, ..CHALLENGE }),
+    ("x-zero", [1, 130], of_x(X::Zero)),
+    ("x-1e-20", [64, 600], of_x(X::Scaled(1e-20))),
+    ("x-1e-3", [7, 1024], of_x(X::Scaled(1e-3))),
+    ("x-1e4", [7, 1024], of_x(X::Scaled(1e4))),
+    ("x+30", [1, 600], of_x(X::Shifted(30.0))),
+    ("x+3000", [7, 4096], of_x(X::Shifted(3000.0))),
+    ("channels", [64, 4096], of_x(X::Channels)),
+    ("one-hot", [7, 600], of_x(X::OneHot)),
+    ("nearly-equal", [64, 1024], of_x(X::NearDuplicates)),
+    ("qk-x4", [64, 600], Flavour { qk: 4.0, ..CHALLENGE }),
+    ("qk-x16", [7, 1024], Flavour { qk: 16.0, ..CHALLENGE }),
+    ("std-1e-6", [1, 130], of_std(1e-6)),
+    ("std-.05", [64, 4096], of_std(0.05)),
+    ("std-.14", [7, 600], of_std(0.14)),
+    ("std-2", [7, 130], of_std(2.0)),
+    ("v-weights", [1, 1024], of_twist(Twist::HugeValues)),
+    ("v-bias", [64, 600], of_twist(Twist::BiasedValues)),
+    ("ffn-range", [7, 4096], of_twist(Twist::Range)),
+    ("gamma-x80", [1, 1024], of_twist(Twist::GammaOutliers)),
+];
+
 /// Random lengths are at most this.
 const LONGEST_RANDOM: usize = 1500;
 
@@ -95,6 +134,17 @@ pub fn suite(suite: Suite, max_seq: usize, seed: u64) -> Vec<Case> {
         cases.push(case(format!("random-{k}:{seq}"), seq, BIASED, Suite::Full, 2.0));
     }
     cases.extend(long.into_iter().map(official));
+    if suite == Suite::Hard {
+        cases.retain(|c| c.suite == Suite::Official);
+        cases.extend(CONTRACT.iter().flat_map(|(name, [short, long], flavour)| {
+            // On a smaller scale the long length shrinks rather than be left out.
+            let long = Some(max_seq.min(*long)).filter(|long| long > short);
+            [Some(*short), long]
+                .into_iter()
+                .flatten()
+                .map(move |seq| case(format!("{name}:{seq}"), seq, *flavour, Suite::Hard, 0.0))
+        }));
+    }
     cases.retain(|c| c.suite <= suite && c.seq <= max_seq);
     cases
 }
@@ -113,6 +163,23 @@ mod tests {
         unique.sort();
         unique.dedup();
         assert_eq!(unique.len(), extreme.len());
+        let hard = names(Suite::Hard);
+        assert!(official.iter().all(|n| hard.contains(n)));
+        assert!(hard.iter().all(|n| official.contains(n) || !extreme.contains(n)), "a name means one input");
+        assert_eq!(hard.len(), official.len() + 2 * CONTRACT.len());
         assert!(suite(Suite::Full, 300, 1).iter().all(|c| c.seq <= 300));
+    }
+
+    #[test]
+    fn hard_cases_shrink_with_the_longest_length() {
+        let kinds = |max| {
+            let cases = suite(Suite::Hard, max, 1).into_iter().filter(|c| c.suite == Suite::Hard);
+            cases.map(|c| (c.name.split(':').next().unwrap_or_default().to_string(), c.seq)).collect::<Vec<_>>()
+        };
+        assert_eq!(kinds(100).len(), 2 * CONTRACT.len());
+        assert!(kinds(64).iter().all(|k| k.1 <= 64) && kinds(64).len() > CONTRACT.len());
+        for seq in [1, 7, 64, 130, 600, 1024, 4096] {
+            assert!(kinds(usize::MAX).iter().any(|k| k.1 == seq), "{seq}");
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::cases::Suite;
+use crate::contract::Precision;
 use crate::protocol::{Api, Device};
 use crate::reason;
 
@@ -72,9 +73,12 @@ pub struct Run {
     /// Which correctness cases
     #[arg(long, default_value = "full")]
     pub suite: Suite,
-    /// Correctness cases up to this length
-    #[arg(long, default_value_t = 4096, value_name = "TOKENS")]
-    pub max_case: usize,
+    /// Precision to ask for (SOLVE_PRECISION) and to hold the candidate to; without it, fast on the hard suite
+    #[arg(long)]
+    pub precision: Option<Precision>,
+    /// Correctness cases up to this length; the default is 4096, for the hard suite on a CPU 256
+    #[arg(long, value_name = "TOKENS")]
+    pub max_case: Option<usize>,
     /// Weights of the timed calls
     #[arg(long, default_value = "both")]
     pub weights: Weights,

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use crate::contract::Limits;
 use crate::dims::{B_ATTN, B_PROJ, BETA1, BETA2, D, FFN, GAMMA1, GAMMA2, Param, W_ATTN, W_FC, W_PROJ, W_QKV};
 use crate::oracle::{self, Expected, Rounding};
 use crate::rng::Stream;
@@ -20,6 +21,7 @@ use crate::rng::Stream;
 const TWEAKS: u64 = 6;
 
 /// One input of the block and the rows of its output that are known.
+#[derive(Clone)]
 pub struct Content {
     /// Tokens.
     pub seq: usize,
@@ -31,8 +33,8 @@ pub struct Content {
     pub rows: Vec<usize>,
     /// Those rows.
     pub expected: Vec<f64>,
-    /// Errors up to this are allowed beside the tolerance.
-    pub slack: f64,
+    /// What is allowed beside the tolerance.
+    pub limits: Limits,
 }
 
 /// A content with its hidden activations, from which fresh contents are made.
@@ -49,7 +51,7 @@ impl Content {
 
     /// A content like this one with other inputs.
     pub fn changed(&self, x: Vec<f32>, weights: Arc<Vec<f32>>) -> Self {
-        Self { slack: self.slack, ..Self::new(x, weights, self.rows.clone()) }
+        Self { limits: self.limits, ..Self::new(x, weights, self.rows.clone()) }
     }
 }
 
@@ -57,12 +59,15 @@ impl Base {
     /// The base of these inputs.
     pub fn new(x: Vec<f32>, weights: Arc<Vec<f32>>, rows: Vec<usize>) -> Self {
         let Expected { output, hidden } = oracle::forward(&x, &weights, &rows, Rounding::None);
-        Self { content: Content { seq: x.len() / D, x, weights, rows, expected: output, slack: 0.0 }, hidden }
+        Self {
+            content: Content { seq: x.len() / D, x, weights, rows, expected: output, limits: Limits::tolerance(0.0) },
+            hidden,
+        }
     }
 
     /// The same base with so much slack, which everything made from it has too.
     pub fn with_slack(mut self, slack: f64) -> Self {
-        self.content.slack = slack;
+        self.content.limits = Limits::tolerance(slack);
         self
     }
 
@@ -85,7 +90,9 @@ impl Base {
         let tweaks: Vec<Tweak> = (0..TWEAKS).map(|k| Tweak::draw(k, stream.child(3))).collect();
         let mut weights = permute_features(&self.content.weights, &features);
         for t in &tweaks {
-            weights[W_PROJ.offset + t.hidden * D + t.column] += t.by;
+            // Toward zero and little beyond: not unusual for a library that looks at its weights.
+            let weight = &mut weights[W_PROJ.offset + t.hidden * D + t.column];
+            *weight -= (0.1 * t.by).abs().copysign(*weight);
             weights[B_PROJ.offset + t.column] += t.by;
         }
         self.seen_through(&order, &features, Arc::new(weights), &tweaks)
@@ -114,7 +121,7 @@ impl Base {
                     to[t.column] += t.exact(&weights, &base.weights, features, hidden);
                 }
             });
-        Content { seq: base.seq, x, weights, rows, expected, slack: base.slack }
+        Content { seq: base.seq, x, weights, rows, expected, limits: base.limits }
     }
 }
 

@@ -10,6 +10,7 @@ use crate::bank::Bank;
 use crate::cases::{self, Case, Suite};
 use crate::check::{self, Accuracy};
 use crate::content::Content;
+use crate::contract::{Beside, Limits, Precision};
 use crate::floor::Rates;
 use crate::precision;
 use crate::protocol::{Api, Device};
@@ -30,6 +31,8 @@ pub struct Plan {
     /// `SOLVE_ARCH` for the candidate's process.
     pub arch: Option<String>,
     pub suite: Suite,
+    /// Asked of the candidate, and what it is held to.
+    pub precision: Option<Precision>,
     /// Lengths to time.
     pub seqs: Vec<usize>,
     /// Correctness cases up to this length.
@@ -37,6 +40,8 @@ pub struct Plan {
     pub fresh: bool,
     pub fixed: bool,
     pub cold: bool,
+    /// Time single calls too, not only runs of them.
+    pub singles: bool,
     pub traps: bool,
     pub budget: Budget,
     pub timeout: Duration,
@@ -57,6 +62,13 @@ impl Plan {
         self.seqs.iter().copied().max().unwrap_or(1).max(case).max(traps::SEQ)
     }
 
+    /// The contract that this case is under: the one asked for, or that of fast on hard cases. Asking for fast changes
+    /// nothing elsewhere.
+    fn contract(&self, case: &Case) -> Option<Precision> {
+        let asked = self.precision.unwrap_or_default();
+        (case.suite == Suite::Hard || asked != Precision::Fast).then_some(asked)
+    }
+
     /// How a candidate's process is started.
     pub fn setup(&self) -> Setup {
         let mut env = Vec::new();
@@ -64,6 +76,7 @@ impl Plan {
             env.push(("SOLVE_DEVICE".into(), "cpu".into()));
         }
         env.extend(self.arch.iter().map(|arch| ("SOLVE_ARCH".into(), arch.clone())));
+        env.extend(self.precision.map(|precision| ("SOLVE_PRECISION".into(), precision.name().into())));
         Setup {
             device: self.device,
             api: self.api,
@@ -117,6 +130,7 @@ fn blank(lib: &Path, name: &str, plan: &Plan) -> Candidate {
         device: format!("{:?}", plan.device).to_lowercase(),
         api: plan.api.name().into(),
         arch: String::new(),
+        precision: plan.precision.unwrap_or_default(),
         crossing: String::new(),
         loaded: Default::default(),
         first_call_ms: None,
@@ -161,8 +175,7 @@ impl Grade<'_> {
         let mut first = None;
         for (i, case) in cases.iter().enumerate() {
             self.ui.step(&case.name);
-            let content = self.bank.case(case);
-            let Err(failure) = self.one_case(rig, case, &content, i % 3 == 0) else { continue };
+            let Err(failure) = self.one_case(rig, case, i % 3 == 0) else { continue };
             let failure = failure.during(&case.name);
             let goes_on = matches!(failure.reason, Reason::WrongAnswer | Reason::NotFiniteOrUnwritten);
             first.get_or_insert(failure);
@@ -173,7 +186,23 @@ impl Grade<'_> {
         first.map_or(Ok(()), Err)
     }
 
-    fn one_case(&mut self, rig: &mut Rig, case: &Case, content: &Arc<Content>, twice: bool) -> Result<(), Failure> {
+    /// A case under its contract, and what other arithmetic makes of it.
+    fn under_contract(&mut self, case: &Case) -> (Arc<Content>, Option<Beside>) {
+        let content = self.bank.case(case);
+        let Some(precision) = self.plan.contract(case) else { return (content, None) };
+        let beside = self.bank.beside(case, &content);
+        let exact = self.bank.exact(&self.key(case));
+        let limits = Limits::of(precision, &beside, case.suite == Suite::Official, exact);
+        (Arc::new(Content { limits, ..Content::clone(&content) }), Some(beside))
+    }
+
+    fn key(&self, case: &Case) -> String {
+        format!("{} {} {} {}", self.report.sha256, self.report.arch, self.report.api, case.name)
+    }
+
+    fn one_case(&mut self, rig: &mut Rig, case: &Case, twice: bool) -> Result<(), Failure> {
+        let (content, beside) = self.under_contract(case);
+        let content = &*content;
         let outcome = self.checked(rig, content, &Manner { settle: twice, ..Manner::CAREFUL });
         let (accuracy, failure) = match outcome {
             Ok(done) => {
@@ -186,12 +215,17 @@ impl Grade<'_> {
             }
             Err(Wrong { accuracy, failure }) => (accuracy, Some(failure)),
         };
+        if self.plan.precision == Some(Precision::Exact) {
+            self.bank.saw_exact(self.key(case), accuracy.worst_over_tol);
+        }
         self.report.accuracy.push(CaseResult {
             case: case.name.clone(),
             seq: case.seq,
             official: case.suite == Suite::Official,
             pass: failure.is_none(),
             accuracy,
+            fp32: beside.map(|b| b.fp32),
+            tf32: beside.map(|b| b.tf32),
             message: failure.as_ref().map(ToString::to_string),
         });
         failure.map_or(Ok(()), Err)
@@ -202,7 +236,7 @@ impl Grade<'_> {
     pub fn checked(&mut self, rig: &mut Rig, content: &Content, manner: &Manner) -> Result<Done, Wrong> {
         let done = rig.call(content, manner).map_err(Wrong::without_numbers)?;
         self.report.first_call_ms.get_or_insert(done.called.wall_us / 1e3);
-        match judge(&done.accuracy) {
+        match judge(&done.accuracy).and_then(|()| content.limits.judge(&done.accuracy)) {
             Ok(()) => Ok(done),
             Err(failure) => Err(Wrong { failure: self.diagnose(content, failure), accuracy: done.accuracy }),
         }
@@ -212,7 +246,7 @@ impl Grade<'_> {
     pub fn diagnose(&self, content: &Content, failure: Failure) -> Failure {
         let Ok(mut rig) = Rig::start(&self.lib, &self.plan.setup(), self.stream.child(99)) else { return failure };
         let Ok(done) = rig.call(content, &Manner::CAREFUL) else { return failure };
-        if judge(&done.accuracy).is_err() {
+        if judge(&done.accuracy).and_then(|()| content.limits.judge(&done.accuracy)).is_err() {
             return failure;
         }
         let message = format!(

@@ -62,7 +62,7 @@ pub enum Twist {
     LoudValues,
     /// V beyond fp16 by its weights, undone by W_attn.
     HugeValues,
-    /// V beyond fp16 by its bias, whose part of the output b_attn takes away.
+    /// V beyond fp16 by its bias, undone by W_attn.
     BiasedValues,
     /// A few elements of each gamma eighty times as large.
     GammaOutliers,

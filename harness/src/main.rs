@@ -11,6 +11,7 @@ mod child;
 mod cli;
 mod compiler;
 mod content;
+mod contract;
 mod dims;
 mod doctor;
 mod floor;

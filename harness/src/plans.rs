@@ -39,11 +39,16 @@ pub fn plan(args: &Run, device: Device, gpu: Option<&Gpu>) -> Plan {
         api: args.api,
         arch: args.arch.clone(),
         suite: args.suite,
+        precision: args.precision,
         seqs: if args.no_timing { Vec::new() } else { args.seq.0.clone() },
-        max_case: args.max_case,
+        max_case: args.max_case.unwrap_or(match (args.suite, device) {
+            (Suite::Hard, Device::Cpu) => 256,
+            _ => 4096,
+        }),
         fresh: args.weights != Weights::Fixed,
         fixed: args.weights != Weights::Fresh,
         cold: true,
+        singles: true,
         traps: true,
         budget: match device {
             _ if args.quick => quick,
@@ -105,6 +110,9 @@ pub fn reproduce(plan: &Plan, path: &Path) -> String {
     let seqs: Vec<String> = plan.seqs.iter().map(ToString::to_string).collect();
     let mut command = format!("harness/run {} --device {:?} --seed {:#x}", path.display(), plan.device, plan.seed);
     command.push_str(&format!(" --suite {:?} --api {}", plan.suite, plan.api.name()));
+    if let Some(precision) = plan.precision {
+        command.push_str(&format!(" --precision {}", precision.name()));
+    }
     if let Some(arch) = &plan.arch {
         command.push_str(&format!(" --arch {arch}"));
     }

@@ -89,11 +89,13 @@ fn plan(device: Device) -> Plan {
         api: Api::Solve,
         arch: None,
         suite: Suite::Full,
+        precision: None,
         seqs: vec![16, 64],
         max_case: 520,
         fresh: true,
         fixed: false,
         cold: false,
+        singles: true,
         traps: true,
         budget: Budget {
             min_samples: 8,

@@ -4,8 +4,10 @@ use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::path::Path;
 use std::time::Instant;
 
+use clap::ValueEnum;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
+use crate::contract::Precision;
 use crate::protocol::{Api, Loaded};
 use crate::reason::{Failure, Reason};
 
@@ -15,6 +17,24 @@ type Status = unsafe extern "C" fn() -> c_int;
 type Create = unsafe extern "C" fn(*const f32, *const c_void, *mut *mut c_void) -> c_int;
 type Forward = unsafe extern "C" fn(*mut c_void, *const f32, *mut f32, c_int, c_int, *mut c_void) -> c_int;
 type Update = unsafe extern "C" fn(*mut c_void, *const f32, *mut c_void) -> c_int;
+
+/// `solve_options`.
+#[repr(C)]
+struct Options {
+    size: usize,
+    device: c_int,
+    precision: c_int,
+    causal: c_int,
+    max_tokens: c_int,
+}
+
+impl Options {
+    /// A handle has an option for what `solve` reads from `SOLVE_PRECISION`.
+    fn from_environment() -> Option<Self> {
+        let precision = Precision::from_str(&std::env::var("SOLVE_PRECISION").ok()?, false).ok()?.number();
+        Some(Self { size: size_of::<Self>(), device: -1, precision, causal: 0, max_tokens: 0 })
+    }
+}
 
 struct Block {
     create: Create,
@@ -91,8 +111,10 @@ impl Candidate {
         let Some(block) = &mut self.block else { return Ok(()) };
         let null = std::ptr::null_mut();
         let (what, status) = if block.handle.is_null() {
-            // SAFETY: null options mean the defaults; the handle's place is ours.
-            ("solve_block_create", unsafe { (block.create)(weights, null, &raw mut block.handle) })
+            let options = Options::from_environment();
+            let options = options.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+            // SAFETY: null options mean the defaults, others are as the interface has them; the handle's place is ours.
+            ("solve_block_create", unsafe { (block.create)(weights, options.cast(), &raw mut block.handle) })
         } else if changed {
             // SAFETY: a handle from create, and weights that outlive the call.
             ("solve_block_update", unsafe { (block.update)(block.handle, weights, null) })

@@ -40,6 +40,7 @@ pub fn tf32(v: f32) -> f32 {
 }
 
 /// fp32 to fp16 and back, ties to even.
+#[cfg(test)]
 pub fn fp16(v: f32) -> f32 {
     const SMALLEST_NORMAL: f32 = 1.0 / 16_384.0;
     if v.abs() < SMALLEST_NORMAL {

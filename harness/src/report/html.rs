@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::junit::escape;
 use super::svg::{Axis, Mark, Series, chart};
-use super::{Candidate, Report, Speed, terminal};
+use super::{Candidate, CaseResult, Report, Speed, terminal};
 use crate::floor::{self, Rates};
 
 const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:1340px;margin:2em auto;padding:0 1em;color:#222}\
@@ -123,7 +123,16 @@ fn roofline(report: &Report, rates: &Rates) -> String {
 fn errors(c: &Candidate) -> String {
     let values = c.accuracy.iter().enumerate().map(|(i, r)| (i as f64, r.accuracy.worst_over_limit.clamp(1e-6, 100.0)));
     let limit = vec![(0.0, 1.0), (c.accuracy.len().max(1) as f64 - 1.0, 1.0)];
-    let series = [line("worst error / limit", Mark::Bars, values.collect()), line("limit", Mark::Dashed, limit)];
+    let mut series =
+        vec![line("worst error / limit", Mark::Bars, values.collect()), line("limit", Mark::Dashed, limit)];
+    for (k, name) in ["fp32 / tolerance", "TF32 / tolerance"].into_iter().enumerate() {
+        let of = |r: &CaseResult| [&r.fp32, &r.tf32][k].as_ref().map(|e| e.worst_over_tol.clamp(1e-6, 100.0));
+        let known = c.accuracy.iter().enumerate().filter_map(|(i, r)| Some((i as f64, of(r)?)));
+        let known: Vec<(f64, f64)> = known.collect();
+        if !known.is_empty() {
+            series.push(line(name, Mark::Points, known));
+        }
+    }
     let title = format!("{}: error by case, in the order of the table below", c.name);
     chart(&title, &axis("case", false, false), &axis("worst / limit", true, false), &series)
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::Report;
+use super::{Candidate, Report};
 
 /// The whole file.
 pub fn render(report: &Report) -> String {
@@ -17,6 +17,7 @@ pub fn render(report: &Report) -> String {
         if let Some(precision) = &c.precision_class {
             let _ = writeln!(out, "It {precision}.");
         }
+        contract(&mut out, c);
         if !c.speed.is_empty() {
             let _ = writeln!(out, "\n| seq | cache | clock | method | weights | median us | p5 | p95 | n | TFLOP/s |");
             let _ = writeln!(out, "|---:|---|---|---|---|---:|---:|---:|---:|---:|");
@@ -35,4 +36,32 @@ pub fn render(report: &Report) -> String {
         let _ = writeln!(out, "- {}", comparison.sentence());
     }
     out
+}
+
+/// The cases that were held to a precision's promise, beside what other arithmetic makes of them.
+fn contract(out: &mut String, c: &Candidate) {
+    let cases = || c.accuracy.iter().filter_map(|r| Some((r, r.fp32.as_ref()?, r.tf32.as_ref()?)));
+    if cases().next().is_none() {
+        return;
+    }
+    let name = c.precision.name();
+    let _ = writeln!(
+        out,
+        "\n| case | {name}: worst/tol | relative L2 | fp32: worst/tol | relative L2 | TF32: worst/tol | relative L2 | |"
+    );
+    let _ = writeln!(out, "|---|---:|---:|---:|---:|---:|---:|---|");
+    for (r, fp32, tf32) in cases() {
+        let _ = writeln!(
+            out,
+            "| {} | {:.3} | {:.1e} | {:.3} | {:.1e} | {:.3} | {:.1e} | {} |",
+            r.case,
+            r.accuracy.worst_over_tol,
+            r.accuracy.rel_l2_delta,
+            fp32.worst_over_tol,
+            fp32.rel_l2_delta,
+            tf32.worst_over_tol,
+            tf32.rel_l2_delta,
+            if r.pass { "" } else { "FAIL" }
+        );
+    }
 }

@@ -12,6 +12,7 @@ pub mod terminal;
 use serde::{Deserialize, Serialize};
 
 use crate::check::Accuracy;
+use crate::contract::{Errors, Precision};
 use crate::machine::Machine;
 use crate::protocol::Loaded;
 use crate::reason::Reason;
@@ -48,6 +49,9 @@ pub struct Candidate {
     pub api: String,
     /// The kernels' architecture, or `cpu`.
     pub arch: String,
+    /// The precision asked for.
+    #[serde(default)]
+    pub precision: Precision,
     /// How buffers crossed between the processes.
     pub crossing: String,
     pub loaded: Loaded,
@@ -85,6 +89,12 @@ pub struct CaseResult {
     pub pass: bool,
     #[serde(flatten)]
     pub accuracy: Accuracy,
+    /// What plain fp32 arithmetic makes of the same data, where the case is under a contract.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fp32: Option<Errors>,
+    /// And what operands rounded to TF32 make of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tf32: Option<Errors>,
     pub message: Option<String>,
 }
 

@@ -1,6 +1,7 @@
 //! The report as text for people.
 
 use super::{Candidate, Speed};
+use crate::contract::{Errors, Precision};
 use crate::machine::Machine;
 use crate::protocol::Device;
 
@@ -36,6 +37,9 @@ pub fn candidate(c: &Candidate) -> Vec<String> {
     if let Some(id) = &c.loaded.build_id {
         lines.push(format!("  build {id}"));
     }
+    if c.precision != Precision::Fast {
+        lines.push(format!("  asked for {}, and held to what that promises", c.precision.name()));
+    }
     lines.push(format!("  buffers cross by {}", c.crossing));
     correctness(c, &mut lines);
     if !c.traps.is_empty() {
@@ -60,8 +64,10 @@ fn correctness(c: &Candidate, lines: &mut Vec<String>) {
         return;
     }
     lines.push(String::new());
+    let beside = c.accuracy.iter().any(|r| r.fp32.is_some());
+    let more = if beside { "   fp32: worst, L2       TF32: worst, L2" } else { "" };
     lines.push(format!(
-        "  {:<20} {:>10} {:>10} {:>12} {:>10}",
+        "  {:<20} {:>10} {:>10} {:>12} {:>10}{more}",
         "case", "worst/tol", "of limit", "rel L2 delta", "checked"
     ));
     for r in &c.accuracy {
@@ -73,12 +79,14 @@ fn correctness(c: &Candidate, lines: &mut Vec<String>) {
         }
         let mark = if r.pass { "" } else { "  FAIL" };
         lines.push(format!(
-            "  {:<20} {:>10} {:>10} {:>12.2e} {:>10}{mark}",
+            "  {:<20} {:>10} {:>10} {:>12.2e} {:>10}{}{}{mark}",
             r.case,
             short(a.worst_over_tol),
             short(a.worst_over_limit),
             a.rel_l2_delta,
-            a.compared
+            a.compared,
+            others(r.fp32.as_ref()),
+            others(r.tf32.as_ref())
         ));
         lines.extend(r.message.iter().map(|m| format!("    {m}")));
     }
@@ -89,6 +97,11 @@ fn correctness(c: &Candidate, lines: &mut Vec<String>) {
         format!("  repeatable  {}", if same { "yes, bit for bit" } else { "no: the same call gives other bits" })
     }));
     lines.extend(c.first_call_ms.map(|ms| format!("  first call  {ms:.0} ms")));
+}
+
+/// What another arithmetic makes of a case.
+fn others(errors: Option<&Errors>) -> String {
+    errors.map_or(String::new(), |e| format!(" {:>11} {:>9.2e}", short(e.worst_over_tol), e.rel_l2_delta))
 }
 
 /// Three decimals, or powers of ten.

@@ -34,7 +34,8 @@ impl Rig {
         if manner.snapshot && manner.repeat == 1 {
             self.same_as_snapshot(&done.output)?;
         }
-        done.accuracy = check::compare(&done.output, &content.expected, &content.x, &content.rows, content.slack);
+        done.accuracy =
+            check::compare(&done.output, &content.expected, &content.x, &content.rows, content.limits.slack);
         let unfinished = done.output.iter().any(|v| !v.is_finite());
         let suspicious = unfinished || done.accuracy.over > 0;
         if manner.settle || suspicious {
