@@ -2,10 +2,12 @@
    `vectors`.
 
    28.3 MB read, 14.2 MB written, once a call: nothing about the weights is remembered between calls. Each block casts
-   one chunk, every thread with all its loads in flight before the first store. No chunk straddles two matrices.
+   one chunk, every thread with all its loads in flight before the first store. No chunk straddles two matrices. What is
+   unusual about the weights raises an alarm on the way.
    Limiter: memory bandwidth, of L2 when the weights were read recently. */
 #pragma once
 
+#include "common/alarm.cuh"
 #include "common/pack.cuh"
 #include "common/workspace.cuh"
 #include "layernorm/layernorm.cuh"
@@ -13,7 +15,7 @@
 constexpr int CAST_THREADS = 256;
 constexpr int CAST_CHUNK = 8192;                             // floats a block
 constexpr int CAST_MATRIX_BLOCKS = PACKED_LEN / CAST_CHUNK;  // 864
-constexpr int CAST_VECTOR_BLOCKS = (VECTOR_B_PROJ + D) / D;  // 11, of D floats each
+constexpr int CAST_VECTOR_BLOCKS = VECTORS_LEN / D;          // 13, of D floats each
 constexpr int CAST_BLOCKS = CAST_MATRIX_BLOCKS + CAST_VECTOR_BLOCKS;
 static_assert(PACKED_ATTN % CAST_CHUNK == 0 && PACKED_FC % CAST_CHUNK == 0 && PACKED_PROJ % CAST_CHUNK == 0);
 
@@ -25,20 +27,40 @@ __device__ inline int matrix_source(int index) {
   return index - PACKED_PROJ + W_PROJ;
 }
 
-// The same for vectors[index]. b_attn, gamma2 and beta2 are neighbours on both sides.
+__device__ inline int matrix_of(int index) { return (index >= PACKED_ATTN) + (index >= PACKED_FC) + (index >= PACKED_PROJ); }
+
+// The same for vectors[index]. b_attn, gamma2 and beta2 are neighbours on both sides, and so are gamma1 and beta1.
 __device__ inline int vector_source(int index) {
   if (index < VECTOR_B_ATTN) return index - VECTOR_B_QKV + B_QKV;
   if (index < VECTOR_B_FC) return index - VECTOR_B_ATTN + B_ATTN;
   if (index < VECTOR_B_PROJ) return index - VECTOR_B_FC + B_FC;
-  return index - VECTOR_B_PROJ + B_PROJ;
+  if (index < VECTOR_GAMMA1) return index - VECTOR_B_PROJ + B_PROJ;
+  return index - VECTOR_GAMMA1 + GAMMA1;
 }
 
-// Block `block` of CAST_BLOCKS.
+// The alarm of vectors[index]. The biases of the residual branches cannot overflow anything.
+__device__ inline void observe_vector(unsigned* alarms, int index, float v) {
+  const auto note = [=](int alarm, float usual) { raise(alarms, alarm, fabsf(v), usual); };
+  if (index < VECTOR_B_ATTN) return note(ALARM_B_QKV, USUAL_BIAS);
+  if (index < VECTOR_GAMMA2) return;
+  if (index < VECTOR_BETA2) return note(ALARM_GAMMA2, USUAL_GAMMA);
+  if (index < VECTOR_B_FC) return note(ALARM_BETA2, USUAL_BETA);
+  if (index < VECTOR_B_PROJ) return note(ALARM_B_FC, USUAL_BIAS);
+  if (index < VECTOR_GAMMA1) return;
+  if (index < VECTOR_BETA1) return note(ALARM_GAMMA1, USUAL_GAMMA);
+  note(ALARM_BETA1, USUAL_BETA);
+}
+
+// Block `block` of CAST_BLOCKS. `alarms` may be null.
 template <bool ALIGNED>
-__device__ void cast_block(int block, const float* weights, __half* packed, float* vectors) {
+__device__ void cast_block(int block, const float* weights, __half* packed, float* vectors, unsigned* alarms) {
   if (block >= CAST_MATRIX_BLOCKS) {
     const int first = (block - CAST_MATRIX_BLOCKS) * D;
-    for (int i = threadIdx.x; i < D; i += CAST_THREADS) vectors[first + i] = weights[vector_source(first) + i];
+    for (int i = threadIdx.x; i < D; i += CAST_THREADS) {
+      const float v = weights[vector_source(first) + i];
+      vectors[first + i] = v;
+      if (alarms != nullptr) observe_vector(alarms, first + i, v);
+    }
     return;
   }
   constexpr int ROUNDS = CAST_CHUNK / 4 / CAST_THREADS;
@@ -50,15 +72,20 @@ __device__ void cast_block(int block, const float* weights, __half* packed, floa
 #pragma unroll
   for (int i = 0; i < ROUNDS; ++i)
     *reinterpret_cast<uint2*>(packed + first + 4 * (threadIdx.x + i * CAST_THREADS)) = pack_half4(v[i]);
+  if (alarms == nullptr) return;
+  Observation seen;
+#pragma unroll
+  for (int i = 0; i < ROUNDS; ++i) seen.add(v[i]);
+  seen.report(alarms, matrix_of(first), CAST_CHUNK / (CAST_THREADS / 32));
 }
 
 // LN1 and the cast share a grid: the row blocks first, then the cast blocks.
 template <bool ALIGNED>
 __device__ void cast_or_layernorm(const float* weights, __half* packed, float* vectors, const float* x, __half* h,
-                                  int rows) {
+                                  int rows, unsigned* alarms, float* x_copy) {
   const int row_blocks = gridDim.x - CAST_BLOCKS;
   if (static_cast<int>(blockIdx.x) < row_blocks)
-    layernorm_block<ALIGNED>(blockIdx.x, x, weights + GAMMA1, weights + BETA1, h, rows);
+    layernorm_block<ALIGNED>(blockIdx.x, x, weights + GAMMA1, weights + BETA1, h, rows, x_copy);
   else
-    cast_block<ALIGNED>(blockIdx.x - row_blocks, weights, packed, vectors);
+    cast_block<ALIGNED>(blockIdx.x - row_blocks, weights, packed, vectors, alarms);
 }

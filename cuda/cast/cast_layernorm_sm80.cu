@@ -1,4 +1,4 @@
-/* The first launch: the weights to fp16, and LN1 of x. Grid ceil(rows / 8) + CAST_BLOCKS (875), 256 threads, no shared
+/* The first launch: the weights to fp16, and LN1 of x. Grid ceil(rows / 8) + CAST_BLOCKS (877), 256 threads, no shared
    memory. See cast.cuh and layernorm.cuh. */
 #include "cast/cast.cuh"
 
@@ -10,9 +10,11 @@ extern "C" __global__ void __launch_bounds__(CAST_THREADS)
                        float* __restrict__ vectors,        // (8448)
                        const float* __restrict__ x,        // (rows, D)
                        __half* __restrict__ h,             // (rows, D)
-                       int rows) {
+                       int rows,
+                       unsigned* __restrict__ alarms,      // [ALARMS], or null: see alarm.cuh
+                       float* __restrict__ x_copy) {       // (rows, D): x once more, or null
   if (reinterpret_cast<size_t>(weights) % 16 == 0)
-    cast_or_layernorm<true>(weights, packed, vectors, x, h, rows);
+    cast_or_layernorm<true>(weights, packed, vectors, x, h, rows, alarms, x_copy);
   else
-    cast_or_layernorm<false>(weights, packed, vectors, x, h, rows);
+    cast_or_layernorm<false>(weights, packed, vectors, x, h, rows, alarms, x_copy);
 }

@@ -17,3 +17,6 @@ constexpr int VECTOR_GAMMA2 = VECTOR_B_ATTN + D;   // (D)
 constexpr int VECTOR_BETA2 = VECTOR_GAMMA2 + D;    // (D)
 constexpr int VECTOR_B_FC = VECTOR_BETA2 + D;      // (FFN)
 constexpr int VECTOR_B_PROJ = VECTOR_B_FC + FFN;   // (D)
+constexpr int VECTOR_GAMMA1 = VECTOR_B_PROJ + D;   // (D)
+constexpr int VECTOR_BETA1 = VECTOR_GAMMA1 + D;    // (D)
+constexpr int VECTORS_LEN = VECTOR_BETA1 + D;

@@ -50,10 +50,9 @@ __device__ void finish_float(Sums<G>& sums, const float* bias, const float* resi
   }
 }
 
-// Several slices: every warp leaves its sums in shared memory, then all threads add them, slice 0 first, and store.
-template <class Epilogue, class G, int N, int SUM_PITCH>
-__device__ void finish_slices(const Sums<G>& sums, float* partial, const float* bias, const float* residual,
-                              typename Epilogue::Out* out, int rows) {
+// Several slices: every warp leaves its sums in shared memory ...
+template <class G, int SUM_PITCH>
+__device__ void leave_sums(const Sums<G>& sums, float* partial) {
   float* mine =
       partial + (G::slice() * G::BM + G::warp_row() + G::lane() / 4) * SUM_PITCH + G::warp_column() + G::lane() % 4 * 2;
 #pragma unroll
@@ -64,6 +63,13 @@ __device__ void finish_slices(const Sums<G>& sums, float* partial, const float* 
       store_pair(at, sums[i][j][0], sums[i][j][1]);
       store_pair(at + 8 * SUM_PITCH, sums[i][j][2], sums[i][j][3]);
     }
+}
+
+// ... then all threads add them, slice 0 first, and store.
+template <class Epilogue, class G, int N, int SUM_PITCH>
+__device__ void finish_slices(const Sums<G>& sums, float* partial, const float* bias, const float* residual,
+                              typename Epilogue::Out* out, int rows) {
+  leave_sums<G, SUM_PITCH>(sums, partial);
   __syncthreads();
 #pragma unroll 2
   for (int pair = threadIdx.x; pair < G::BM * G::BN / 2; pair += G::THREADS) {

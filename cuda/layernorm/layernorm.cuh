@@ -19,8 +19,9 @@ __device__ float4 load4(const float* p, int index) {
   return make_float4(p[index], p[index + 1], p[index + 2], p[index + 3]);
 }
 
-template <bool ALIGNED>
-__device__ void layernorm_row(const float* x, const float* gamma, const float* beta, __half* h, int lane) {
+// store(column, four neighbours of h) for the lane's part of a row.
+template <bool ALIGNED, class Store>
+__device__ void normalise_row(const float* x, const float* gamma, const float* beta, int lane, Store store) {
   constexpr int VECTORS = D / 4 / 32;
   float4 v[VECTORS];
 #pragma unroll
@@ -44,17 +45,24 @@ __device__ void layernorm_row(const float* x, const float* gamma, const float* b
     const int column = 4 * (lane + 32 * i);
     const float4 g = load4<ALIGNED>(gamma, column);
     const float4 b = load4<ALIGNED>(beta, column);
-    *reinterpret_cast<uint2*>(h + column) =
-        pack_half4(make_float4(v[i].x * scale * g.x + b.x, v[i].y * scale * g.y + b.y, v[i].z * scale * g.z + b.z,
-                               v[i].w * scale * g.w + b.w));
+    store(column, make_float4(v[i].x * scale * g.x + b.x, v[i].y * scale * g.y + b.y, v[i].z * scale * g.z + b.z,
+                              v[i].w * scale * g.w + b.w));
   }
 }
 
-// Block `block` of ceil(rows / 8).
+// Block `block` of ceil(rows / 8). x_copy (rows, D), where it is not null, receives x as it is.
 template <bool ALIGNED>
-__device__ void layernorm_block(int block, const float* x, const float* gamma, const float* beta, __half* h, int rows) {
+__device__ void layernorm_block(int block, const float* x, const float* gamma, const float* beta, __half* h, int rows,
+                                float* x_copy) {
   const int row = block * (LAYERNORM_THREADS / 32) + threadIdx.x / 32;
   if (row >= rows) return;
+  const int lane = threadIdx.x % 32;
   const size_t offset = static_cast<size_t>(row) * D;
-  layernorm_row<ALIGNED>(x + offset, gamma, beta, h + offset, threadIdx.x % 32);
+  if (x_copy != nullptr)
+#pragma unroll
+    for (int i = 4 * lane; i < D; i += 128)
+      *reinterpret_cast<float4*>(x_copy + offset + i) = load4<true>(x + offset, i);
+  normalise_row<ALIGNED>(x + offset, gamma, beta, lane, [&](int column, float4 v) {
+    *reinterpret_cast<uint2*>(h + offset + column) = pack_half4(v);
+  });
 }

@@ -1,4 +1,4 @@
-/* LN2: h = LayerNorm(x1). Grid ceil(rows / 8), 256 threads, no shared memory. See layernorm.cuh. */
+/* LN2: h = LayerNorm(x1); and LN1 where the weights are prepared. Grid ceil(rows / 8), 256 threads, no shared memory. See layernorm.cuh. */
 #include "layernorm/layernorm.cuh"
 
 extern "C" __global__ void __launch_bounds__(LAYERNORM_THREADS)
@@ -6,6 +6,7 @@ extern "C" __global__ void __launch_bounds__(LAYERNORM_THREADS)
                   const float* __restrict__ gamma,  // (D), 16-byte aligned
                   const float* __restrict__ beta,   // (D), 16-byte aligned
                   __half* __restrict__ h,           // (rows, D)
-                  int rows) {
-  layernorm_block<true>(blockIdx.x, x1, gamma, beta, h, rows);
+                  int rows,
+                  float* __restrict__ x_copy) {  // (rows, D): the input once more, or null
+  layernorm_block<true>(blockIdx.x, x1, gamma, beta, h, rows, x_copy);
 }

@@ -8,7 +8,7 @@ use crate::cuda::block::Shape;
 use crate::dims::HEADS;
 
 /// Blocks of the weight cast, each a fixed piece of the buffer (cuda/cast/cast.cuh).
-const CAST_BLOCKS: usize = 875;
+const CAST_BLOCKS: usize = 877;
 /// One warp normalises one row.
 const LAYERNORM_THREADS: u32 = 256;
 const LAYERNORM_ROWS: usize = LAYERNORM_THREADS as usize / 32;
