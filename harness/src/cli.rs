@@ -35,6 +35,8 @@ pub enum Command {
     Mutants(Red),
     /// Grade the grader: mutants and red team
     Selftest(Red),
+    /// Compare a library with itself, again and again: how often is there a difference where there is none?
+    Itself(Box<Itself>),
     /// Say whether this machine is fit to measure on
     Doctor,
     /// Print the build id of the source tree
@@ -136,6 +138,15 @@ pub struct Run {
     /// No progress
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+#[derive(Args)]
+pub struct Itself {
+    /// So many comparisons
+    #[arg(long, default_value_t = 100)]
+    pub repeat: usize,
+    #[command(flatten)]
+    pub run: Run,
 }
 
 #[derive(Args)]

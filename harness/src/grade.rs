@@ -44,6 +44,8 @@ pub struct Plan {
     pub singles: bool,
     pub traps: bool,
     pub budget: Budget,
+    /// Calls are made for so long before anything is timed.
+    pub warm: Duration,
     pub timeout: Duration,
     /// Stop at the first failure.
     pub fail_fast: bool,

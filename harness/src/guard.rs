@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use libc::{c_int, c_long, pid_t, sock_filter};
 
@@ -59,7 +60,8 @@ fn filter_calls() {
     const FIRST_ARGUMENT: u32 = 16;
     let statement = |code: u32, k: u32| sock_filter { code: code as u16, jt: 0, jf: 0, k };
     let load = |offset| statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset);
-    let unless = |k: u32, skip: u8| sock_filter { jf: skip, ..statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, k) };
+    let unless =
+        |k: u32, skip: u8| sock_filter { jf: skip, ..statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, k) };
     let answer = |k: u32| statement(libc::BPF_RET | libc::BPF_K, k);
     let number = |call: c_long| call as u32;
 
@@ -132,6 +134,17 @@ pub fn bury(pid: u32) {
             unsafe { libc::waitpid(stray, &raw mut status, 0) };
         }
     }
+}
+
+/// Processor time that a process and all below it have taken so far.
+pub fn busy(pid: u32) -> Duration {
+    let pid = pid as pid_t;
+    let all = descendants(pid, &parents()).into_iter().chain([pid]);
+    let threads = all.flat_map(|p| std::fs::read_dir(format!("/proc/{p}/task")).into_iter().flatten().flatten());
+    let ns = threads.filter_map(|thread| {
+        std::fs::read_to_string(thread.path().join("schedstat")).ok()?.split(' ').next()?.parse::<u64>().ok()
+    });
+    Duration::from_nanos(ns.sum())
 }
 
 fn kill(pid: pid_t) {

@@ -5,6 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use crate::gpu::{self, Gpu};
+use crate::protocol::Device;
+use crate::reason::{Failure, Reason};
 
 /// What a reader of a report needs to know.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -44,9 +46,17 @@ impl Machine {
         }
     }
 
-    /// The GPU if there is one that works.
-    pub fn gpu() -> Option<Gpu> {
-        gpu::open().ok()
+    /// The GPU if there is one, for this choice of device. One that cannot be used is a failure unless it is not wanted:
+    /// otherwise the CPU would be graded in silence.
+    pub fn gpu(device: Option<Device>) -> Result<Option<Gpu>, Failure> {
+        match gpu::open() {
+            Ok(gpu) => Ok(Some(gpu)),
+            Err(failure) if device == Some(Device::Cpu) || !gpu::present() => {
+                // Whoever asks for a GPU by name learns why there is none.
+                if device == Some(Device::Cuda) { Err(failure) } else { Ok(None) }
+            }
+            Err(failure) => Err(Failure::new(Reason::Environment, failure.message).during("the GPU cannot be used")),
+        }
     }
 }
 

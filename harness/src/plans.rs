@@ -56,6 +56,7 @@ pub fn plan(args: &Run, device: Device, gpu: Option<&Gpu>) -> Plan {
             // Nothing on a shared processor gets steadier by waiting.
             Device::Cpu => Budget { max_time: Duration::from_secs(6), ..Budget::FULL },
         },
+        warm: Duration::from_secs(1),
         timeout: Duration::from_secs_f64(args.timeout.clamp(0.1, 86_400.0)),
         fail_fast: false,
         copies: args.copies,

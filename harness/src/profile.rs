@@ -15,7 +15,7 @@ use crate::run;
 
 /// Prints the kernels of one warm call of each candidate at each length.
 pub fn run(args: &Run) -> Result<Reason, Failure> {
-    let gpu = Machine::gpu();
+    let gpu = Machine::gpu(args.device)?;
     let plan = plans::plan(args, plans::device(args, gpu.as_ref())?, gpu.as_ref());
     let Some(gpu) = gpu.filter(|_| plan.device == Device::Cuda) else {
         return Err(Failure::new(Reason::Environment, "a profile needs a GPU"));

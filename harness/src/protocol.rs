@@ -63,7 +63,7 @@ impl Crossing {
 /// A copy inside the region, in floats.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Patch {
-    /// Made before this call of a chain.
+    /// Made before this call of a chain; as many as there are calls: after the last.
     pub before: usize,
     /// To here.
     pub to: usize,
@@ -92,8 +92,10 @@ pub struct Call {
     pub repeat: usize,
     /// Wait after each call until everything has finished.
     pub wait_each: bool,
-    /// Changes made between the calls of a chain.
+    /// Changes made between the calls of a chain, in this order.
     pub patches: Vec<Patch>,
+    /// Where the patches put what the grader reads afterwards: the place and its length.
+    pub kept: (usize, usize),
 }
 
 /// What the candidate's process saw of a call. Only claims: the grader checks them against its own clock.
@@ -105,6 +107,9 @@ pub struct Called {
     pub wall_us: f64,
     /// Until the last call returned, in us.
     pub host_us: f64,
+    /// Between the two readings of the GPU's timer around the events, in us.
+    #[serde(default)]
+    pub stamps_us: Option<f64>,
     /// SM clock over the call, in MHz.
     pub clock_mhz: Option<f64>,
     /// The candidate's own words, where it reports an error.

@@ -11,6 +11,7 @@ use crate::bank::Bank;
 use crate::cases::Suite;
 use crate::cli::Red;
 use crate::compiler;
+use crate::gpu;
 use crate::grade::{Plan, grade};
 use crate::machine::Machine;
 use crate::protocol::{Api, Device};
@@ -83,7 +84,7 @@ fn build(script: &Path, folder: &Path, device: Option<&str>) -> Result<(), Failu
 
 /// What every candidate of the red team goes through: all phases, short.
 fn plan(device: Device) -> Plan {
-    let gpu = Machine::gpu().filter(|_| device == Device::Cuda);
+    let gpu = Machine::gpu(Some(device)).ok().flatten().filter(|_| device == Device::Cuda);
     Plan {
         device,
         api: Api::Solve,
@@ -104,6 +105,7 @@ fn plan(device: Device) -> Plan {
             max_samples: 12,
             max_time: Duration::from_secs(2),
         },
+        warm: Duration::from_millis(100),
         timeout: Duration::from_secs(6),
         fail_fast: true,
         copies: false,
@@ -116,7 +118,7 @@ fn plan(device: Device) -> Plan {
 /// Grades the red team.
 pub fn redteam(args: &Red) -> Result<Reason, Failure> {
     let root = root()?;
-    let device = args.device.unwrap_or(if Machine::gpu().is_some() { Device::Cuda } else { Device::Cpu });
+    let device = args.device.unwrap_or(if gpu::present() { Device::Cuda } else { Device::Cpu });
     let all: Candidates = read(&root.join("harness/redteam/candidates.json"))?;
     let scratch = Scratch::new()?;
     let folder = args.built.clone().unwrap_or_else(|| scratch.path().join("redteam"));
@@ -189,7 +191,7 @@ pub fn selftest(args: &Red) -> Result<Reason, Failure> {
     let mutants = mutants(&Red { built: None, ..args.clone() })?;
     let red = redteam(&Red { built: None, device: Some(Device::Cpu), ..args.clone() })?;
     let worst = if mutants == Reason::Pass { red } else { mutants };
-    if Machine::gpu().is_none() || worst != Reason::Pass {
+    if !gpu::present() || worst != Reason::Pass {
         return Ok(worst);
     }
     redteam(&Red { built: None, device: Some(Device::Cuda), ..args.clone() })

@@ -19,7 +19,7 @@ use crate::versus::{baseline, interleaved};
 
 /// Runs the command; the reason is what the process exits with.
 pub fn run(args: &Run) -> Result<Reason, Failure> {
-    let gpu = Machine::gpu();
+    let gpu = Machine::gpu(args.device)?;
     let device = plans::device(args, gpu.as_ref())?;
     let plan = plans::plan(args, device, gpu.as_ref());
     let machine = Machine::here(gpu.as_ref());

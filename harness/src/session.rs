@@ -145,6 +145,11 @@ impl Session {
         self.said.lock().map(|said| String::from_utf8_lossy(&said).into_owned()).unwrap_or_default()
     }
 
+    /// Processor time that the process and everything it started have taken.
+    pub fn busy(&self) -> Duration {
+        guard::busy(self.child.id())
+    }
+
     /// Ends the process and everything it started.
     pub fn end(&mut self) {
         if std::mem::replace(&mut self.ended, true) {

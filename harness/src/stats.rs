@@ -36,6 +36,15 @@ pub fn median_interval(sorted: &[f64]) -> (f64, f64) {
     (sorted[low], sorted[high])
 }
 
+/// How y grows with x: the median over all pairs of points, which a few wild ones do not move.
+pub fn slope(points: &[(f64, f64)]) -> f64 {
+    let mut slopes = Vec::new();
+    for (i, a) in points.iter().enumerate() {
+        slopes.extend(points[..i].iter().filter(|b| b.0 != a.0).map(|b| (a.1 - b.1) / (a.0 - b.0)));
+    }
+    median(&slopes)
+}
+
 /// What a set of samples says.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Summary {
@@ -110,6 +119,16 @@ mod tests {
         assert!(s.low < 50.0 && 50.0 < s.high);
         assert_eq!(median(&[3.0, 1.0]), 2.0);
         assert!(median(&[]).is_nan());
+    }
+
+    #[test]
+    fn a_slope_survives_wild_points() {
+        let mut points: Vec<(f64, f64)> = (0..12).map(|i| (f64::from(i * i), 7.0 + 3.0 * f64::from(i * i))).collect();
+        assert!((slope(&points) - 3.0).abs() < 1e-12);
+        points[5].1 += 1e6;
+        points[9].1 += 1e5;
+        assert!((slope(&points) - 3.0).abs() < 1e-9);
+        assert!(slope(&points[..1]).is_nan());
     }
 
     #[test]

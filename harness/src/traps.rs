@@ -2,6 +2,7 @@
 //! come back, or come with weights rewritten in place.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::content::Base;
 use crate::dims::{D, W_PROJ, W_QKV};
@@ -15,11 +16,18 @@ use crate::rng::Stream;
 /// The length at which traps are set.
 pub const SEQ: usize = 48;
 /// Traps.
-pub const STEPS: usize = 6;
+pub const STEPS: usize = 7;
 /// Repeats and new contents whose times are compared.
 const TIMED: usize = 4;
 /// A repeated call this much faster than a new one did not do the work.
 const SUSPICIOUS: f64 = 0.4;
+
+/// Threads may spin so long after a call.
+const SPINNING: Duration = Duration::from_millis(250);
+/// After that there is so long a look at what they do.
+const RESTING: Duration = Duration::from_millis(150);
+/// More of a processor than this is no rest.
+const RESTLESS: f64 = 0.03;
 
 type Sprung = Result<String, Failure>;
 
@@ -32,7 +40,8 @@ pub fn spring(grade: &mut Grade<'_>, rig: &mut Rig) -> Result<(), Failure> {
     set(grade, "one token changed", |g| near_duplicate(g, rig, &bases[0], stream.child(3)))?;
     set(grade, "one element changed", |g| one_element(g, rig, &bases[0], stream.child(4)))?;
     set(grade, "an old content comes back", |g| comes_back(g, rig, &bases, stream.child(5)))?;
-    set(grade, "the same call again", |g| repeated(g, rig, &bases, stream.child(6)))
+    set(grade, "the same call again", |g| repeated(g, rig, &bases, stream.child(6)))?;
+    set(grade, "rest between calls", |_| rests(rig))
 }
 
 fn set(grade: &mut Grade<'_>, name: &str, trap: impl FnOnce(&mut Grade<'_>) -> Sprung) -> Result<(), Failure> {
@@ -126,6 +135,26 @@ fn repeated(grade: &mut Grade<'_>, rig: &mut Rig, bases: &[Base], stream: Stream
     }
     let message = format!("a call on the inputs of the call before takes {ratio:.2} of the time: work is skipped");
     Err(Failure::new(Reason::Caching, message))
+}
+
+/// Between calls nothing is to be done: whoever works then keeps caches warm, or gets ahead of the next call.
+fn rests(rig: &mut Rig) -> Sprung {
+    let mut share = 0.0;
+    // Pools of threads spin for a while before they sleep.
+    for _ in 0..3 {
+        std::thread::sleep(SPINNING);
+        let (before, start) = (rig.busy(), Instant::now());
+        std::thread::sleep(RESTING);
+        share = (rig.busy() - before).as_secs_f64() / start.elapsed().as_secs_f64();
+        if share < RESTLESS {
+            return Ok(format!("{:.1} % of a processor", 100.0 * share));
+        }
+    }
+    let message = format!(
+        "{:.0} % of a processor are busy while nothing is asked for: work goes on between calls",
+        100.0 * share
+    );
+    Err(Failure::new(Reason::DeferredWork, message))
 }
 
 fn time(done: &crate::rig::Done) -> f64 {

@@ -45,14 +45,18 @@ impl Worker for Cpu {
         let seq = call.seq as i32;
         let start = Instant::now();
         let mut status = 0;
-        for i in 0..call.repeat {
-            for p in call.patches.iter().filter(|p| p.before == i) {
+        let patch = |before| {
+            for p in call.patches.iter().filter(|p| p.before == before) {
                 // SAFETY: places inside the region that do not overlap.
                 unsafe { std::ptr::copy_nonoverlapping(at(p.from), at(p.to), p.len) };
             }
+        };
+        for i in 0..call.repeat {
+            patch(i);
             // SAFETY: the grader placed three buffers of the right sizes there.
             status |= unsafe { candidate.call(x, output, weights, seq) };
         }
+        patch(call.repeat);
         let wall_us = start.elapsed().as_secs_f64() * 1e6;
         if let Some(snapshot) = call.snapshot {
             // SAFETY: the snapshot's place is as long as the largest output, and apart from it.

@@ -9,7 +9,7 @@ use super::Worker;
 use super::library::Candidate;
 use crate::arena::RED;
 use crate::dims::{D, WEIGHTS};
-use crate::gpu::{self, Clock, Gpu, Trace, check};
+use crate::gpu::{self, Clock, Flush, Trace, check};
 use crate::memory::host::Host;
 use crate::protocol::{Call, Called, Crossing, TRACE};
 use crate::reason::{Failure, Reason};
@@ -22,7 +22,7 @@ pub struct Cuda {
     base: sys::CUdeviceptr,
     /// Where the region is copied from and to, if it is not shared.
     mirror: Option<Host>,
-    flush: (sys::CUdeviceptr, usize),
+    flush: Flush,
     clock: Clock,
     /// What the driver sets aside for persisting lines when it is asked for nothing.
     persisting: usize,
@@ -42,10 +42,9 @@ impl Cuda {
             Crossing::Ipc(handle) => open_ipc(handle)?,
             _ => gpu::alloc(floats * 4)?,
         };
-        let mut cuda = Self { base, mirror, flush: flush_buffer(&gpu)?, clock: Clock::new()?, persisting: 0, trace };
-        cuda.flush()?;
-        cuda.persisting = persisting_l2();
-        Ok(cuda)
+        let flush = Flush::new(&gpu)?;
+        flush.run()?;
+        Ok(Self { base, mirror, flush, clock: Clock::new()?, persisting: persisting_l2(), trace })
     }
 
     fn at(&self, float: usize) -> sys::CUdeviceptr {
@@ -69,24 +68,13 @@ impl Cuda {
             };
             check(result, "copying a buffer")?;
         }
-        if let (Some(snapshot), false) = (call.snapshot, inwards) {
-            let (host, device) = (mirror.address(snapshot), self.at(snapshot));
+        let snapshot = call.snapshot.map(|at| (at, tokens));
+        for (at, len) in snapshot.into_iter().chain([call.kept]).filter(|(_, len)| !inwards && *len > 0) {
+            let (host, device) = (mirror.address(at), self.at(at));
             // SAFETY: as above.
-            check(unsafe { sys::cuMemcpyDtoH_v2(host.cast(), device, tokens * 4) }, "copying the snapshot")?;
+            check(unsafe { sys::cuMemcpyDtoH_v2(host.cast(), device, len * 4) }, "copying the snapshot")?;
         }
         Ok(())
-    }
-
-    /// Pushes everything out of the L2 and gives back what was set aside in it.
-    fn flush(&self) -> Result<(), Failure> {
-        let (buffer, bytes) = self.flush;
-        // SAFETY: our buffer, a word pattern; the other calls take plain numbers.
-        unsafe {
-            check(sys::cuCtxSetLimit(CUlimit::CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0), "cuCtxSetLimit")?;
-            check(sys::cuCtxResetPersistingL2Cache(), "cuCtxResetPersistingL2Cache")?;
-            check(sys::cuMemsetD32_v2(buffer, 0x5a5a_5a5a, bytes / 4), "cuMemsetD32")?;
-        }
-        gpu::synchronize()
     }
 
     /// Has the GPU on this process and at work: it has just served the grader, or nobody.
@@ -108,8 +96,9 @@ impl Cuda {
     fn run(&self, candidate: &Candidate, call: &Call) -> Result<i32, Failure> {
         let (x, output, weights) = (self.at(call.x), self.at(call.output), self.at(call.weights));
         let mut status = 0;
+        let mut patches = call.patches.iter().peekable();
         for i in 0..call.repeat {
-            for p in call.patches.iter().filter(|p| p.before == i) {
+            while let Some(p) = patches.next_if(|p| p.before <= i) {
                 self.copy(p.to, p.from, p.len)?;
             }
             // SAFETY: the grader placed three buffers of the right sizes there.
@@ -118,6 +107,9 @@ impl Cuda {
             if call.wait_each {
                 gpu::synchronize()?;
             }
+        }
+        for p in patches {
+            self.copy(p.to, p.from, p.len)?;
         }
         Ok(status)
     }
@@ -129,7 +121,7 @@ impl Worker for Cuda {
         candidate.prepare(self.at(call.weights) as *const f32, call.weights_changed)?;
         gpu::synchronize()?;
         if call.flush {
-            self.flush()?;
+            self.flush.run()?;
         }
         self.awake()?;
         if let Some(trace) = &self.trace {
@@ -164,6 +156,7 @@ impl Worker for Cuda {
             called.device_us = Some(self.clock.elapsed_us()?);
             let [first, last] = self.clock.stamps()?;
             called.clock_mhz = first.clock_mhz(last);
+            called.stamps_us = Some(first.us_until(last));
         }
         called.persisting_l2 = persisting_l2().saturating_sub(self.persisting);
         self.cross(call, false)?;
@@ -190,10 +183,4 @@ fn open_ipc(handle: &[u8]) -> Result<sys::CUdeviceptr, Failure> {
     let result = unsafe { sys::cuIpcOpenMemHandle_v2(&raw mut base, opened, flags) };
     check(result, "cuIpcOpenMemHandle").map_err(|f| Failure::new(Reason::Environment, f.message))?;
     Ok(base)
-}
-
-/// At least twice the L2, and at least 128 MiB.
-fn flush_buffer(gpu: &Gpu) -> Result<(sys::CUdeviceptr, usize), Failure> {
-    let bytes = (2 * gpu.l2_bytes).max(128 << 20);
-    Ok((gpu::alloc(bytes)?, bytes))
 }

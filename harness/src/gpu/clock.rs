@@ -52,6 +52,11 @@ pub struct Stamp {
 }
 
 impl Stamp {
+    /// From this stamp to a later one, in us.
+    pub fn us_until(self, later: Stamp) -> f64 {
+        later.ns.saturating_sub(self.ns) as f64 / 1e3
+    }
+
     /// The SM's clock between two stamps in MHz, where both are of the same SM and far enough apart.
     pub fn clock_mhz(self, later: Stamp) -> Option<f64> {
         let (ns, cycles) = (later.ns.checked_sub(self.ns)?, later.cycles.checked_sub(self.cycles)?);

@@ -1,10 +1,12 @@
 //! The little of the CUDA driver that the grader itself needs, for the parent and for the candidate's process.
 
 mod clock;
+mod flush;
 mod trace;
 
 pub use clock::Clock;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
+pub use flush::Flush;
 pub use trace::{Kernel, Trace};
 
 use crate::reason::{Failure, Reason};
@@ -35,6 +37,18 @@ pub struct Gpu {
     /// From bus width and memory clock, bytes/s.
     pub bandwidth: f64,
     pub memory: (usize, usize),
+}
+
+/// Is there a driver that sees a GPU?
+pub fn present() -> bool {
+    let mut count = 0;
+    // SAFETY: looks for the library; the result goes to a local.
+    unsafe {
+        sys::is_culib_present()
+            && sys::cuInit(0) == CUresult::CUDA_SUCCESS
+            && sys::cuDeviceGetCount(&raw mut count) == CUresult::CUDA_SUCCESS
+            && count > 0
+    }
 }
 
 /// Makes the primary context of device 0 current in this thread.

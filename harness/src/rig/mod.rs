@@ -1,6 +1,7 @@
 //! The one path by which a candidate is called, for correctness and for time alike: buffers at random places,
 //! red zones around them, poison in the output; afterwards red zones, inputs and the output are looked at.
 
+mod changes;
 mod inspect;
 mod region;
 
@@ -11,12 +12,12 @@ use std::time::Duration;
 use crate::arena::{Arena, Place};
 use crate::check::Accuracy;
 use crate::content::Content;
-use crate::dims::D;
 use crate::memory::Memory;
-use crate::protocol::{Api, Call, Called, Device, Loaded, Patch, Reply, Request};
+use crate::protocol::{Api, Call, Called, Device, Loaded, Reply, Request};
 use crate::reason::{Failure, Reason};
 use crate::rng::Stream;
 use crate::session::Session;
+pub use changes::Changes;
 
 /// Setting up a process may take so long.
 const ATTACH_TIMEOUT: Duration = Duration::from_secs(60);
@@ -66,6 +67,8 @@ pub struct Done {
     pub called: Called,
     /// The grader's own wall clock around the call.
     pub wall: Duration,
+    /// Rows of the outputs of single calls of a chain, as [`Changes::looks`] asked for them.
+    pub kept: Vec<f32>,
 }
 
 /// What to start.
@@ -143,17 +146,11 @@ impl Rig {
 
     /// Makes a call on this content. Weights are rewritten only if they are not the ones there already.
     pub fn call(&mut self, content: &Content, manner: &Manner) -> Result<Done, Failure> {
-        self.call_patched(content, manner, &[])
+        self.call_changing(content, manner, &Changes::default())
     }
 
-    /// As [`Rig::call`], with changes to x between the calls of a chain: before call `.0`, rows `.1` and `.2`
-    /// trade places. `content` describes the state after all of them.
-    pub fn call_patched(
-        &mut self,
-        content: &Content,
-        manner: &Manner,
-        swaps: &[(usize, usize, usize)],
-    ) -> Result<Done, Failure> {
+    /// As [`Rig::call`], with changes between the calls of a chain.
+    pub fn call_changing(&mut self, content: &Content, manner: &Manner, changes: &Changes) -> Result<Done, Failure> {
         self.calls += 1;
         let stream = self.stream.child(self.calls);
         let (x, output) = match self.last {
@@ -163,15 +160,14 @@ impl Rig {
         let before = self.last.replace((x, output)).map(|(_, output)| output);
         let (weights, weights_changed) = self.place_weights(content, stream.child(1))?;
 
-        let mut start = content.x.clone();
-        for &(_, a, b) in swaps.iter().rev() {
-            swap_rows(&mut start, a, b);
+        self.memory.write(x.at, &changes.first_x(content))?;
+        for (at, row) in changes.first_weights(content) {
+            self.memory.write(weights.at + at, row)?;
         }
-        self.memory.write(x.at, &start)?;
         self.guard(x)?;
         self.guard(output)?;
         self.memory.fill(output.at, output.len, self.poison)?;
-        let patches = self.patches(x, swaps)?;
+        let kept = changes.kept(self.arena.snapshot);
 
         let call = Call {
             seq: content.seq,
@@ -184,11 +180,14 @@ impl Rig {
             spin_us: manner.spin_us,
             repeat: manner.repeat,
             wait_each: manner.wait_each,
-            patches,
+            patches: changes.patches(x, output, weights, self.arena.snapshot),
+            kept: (kept.at, kept.len),
         };
         let (reply, wall) = self.session.ask(&Request::Call(call), self.timeout)?;
         let Reply::Called(called) = reply else { return Err(out_of_step()) };
-        let mut done = Done { output: vec![0.0; output.len], accuracy: Accuracy::default(), called, wall };
+        let (accuracy, rows) = (Accuracy::default(), vec![0.0; kept.len]);
+        let mut done = Done { output: vec![0.0; output.len], accuracy, called, wall, kept: rows };
+        self.memory.read(kept.at, &mut done.kept)?;
         self.inspect(content, manner, [x, output, weights], before, &mut done)?;
         Ok(done)
     }
@@ -210,6 +209,11 @@ impl Rig {
         Ok((place, true))
     }
 
+    /// The next call finds its weights elsewhere.
+    pub fn move_weights(&mut self) {
+        self.weights = None;
+    }
+
     fn guard(&mut self, place: Place) -> Result<(), Failure> {
         for zone in place.red_zones() {
             self.memory.fill(zone.at, zone.len, self.red)?;
@@ -217,17 +221,9 @@ impl Rig {
         Ok(())
     }
 
-    /// Swapping two rows of x by copies inside the region, over the idle snapshot.
-    fn patches(&self, x: Place, swaps: &[(usize, usize, usize)]) -> Result<Vec<Patch>, Failure> {
-        let spare = self.arena.snapshot.at;
-        let row = |r: usize| x.at + r * D;
-        let copy = |before, from, to| Patch { before, to, from, len: D };
-        Ok(swaps
-            .iter()
-            .flat_map(|&(before, a, b)| {
-                [copy(before, row(a), spare), copy(before, row(b), row(a)), copy(before, spare, row(b))]
-            })
-            .collect())
+    /// Processor time that the candidate's process has taken so far.
+    pub fn busy(&self) -> Duration {
+        self.session.busy()
     }
 
     /// What the candidate printed.
@@ -238,10 +234,4 @@ impl Rig {
 
 fn out_of_step() -> Failure {
     Failure::new(Reason::Crash, "the reply answers another request")
-}
-
-fn swap_rows(x: &mut [f32], a: usize, b: usize) {
-    for c in 0..D {
-        x.swap(a * D + c, b * D + c);
-    }
 }

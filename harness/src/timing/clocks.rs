@@ -8,7 +8,7 @@ use crate::grade::{Grade, judge};
 use crate::protocol::{Api, Device};
 use crate::reason::{Failure, Reason};
 use crate::rig::{Done, Manner, Rig};
-use crate::stats::{median, quantile, sorted};
+use crate::stats::{self, median, quantile, sorted};
 
 /// An audit batch is about so long, in us.
 const BATCH_US: f64 = 60_000.0;
@@ -18,8 +18,14 @@ const JITTER_US: f64 = 400.0;
 const SINGLE_SHARE: f64 = 0.4;
 /// Batches and runs are long beside it.
 const BATCH_SHARE: f64 = 0.85;
-/// Runs of calls, where the grader's clock sees launching too.
-const RUN_SHARE: f64 = 0.7;
+/// Runs of calls, whose events take nearly all of the time between their spin and the end.
+const RUN_SHARE: f64 = 0.85;
+/// What one call more makes a run longer by, by the grader's clock, is at most the time between events over this.
+const MARGINAL_SHARE: f64 = 0.88;
+/// Events and the GPU's timer around them.
+const STAMP_SHARE: f64 = 0.85;
+/// What lies between the timer's readings and the events, in us.
+const STAMP_US: f64 = 15.0;
 /// A candidate that does the same calls in less than this share of the time of new ones skips work.
 const SKIPPED: f64 = 0.4;
 /// Nor is a single call faster than a call of a run by more than this.
@@ -54,19 +60,54 @@ pub fn same_time(samples: &Samples, overhead: f64, flushed: bool) -> Result<(), 
     Ok(())
 }
 
-/// The share of a run's time by the grader's clock that its events account for.
-pub fn run_share(done: &Done, spin: f64, overhead: f64) -> f64 {
-    // Before the start event is reached, more than the spin may pass: launching takes its time too.
-    let ours = done.wall.as_secs_f64() * 1e6 - overhead - spin - JITTER_US;
-    let launching = done.called.host_us.min(ours * 0.5);
-    done.called.device_us.unwrap_or(f64::INFINITY) / (ours - launching).max(1.0)
+/// A run of calls by both clocks, in us.
+pub struct Run {
+    pub calls: usize,
+    /// Between its events.
+    pub device: f64,
+    /// By the grader's clock, without the exchange and the spin.
+    pub ours: f64,
 }
 
-/// Runs whose events account for too little of the time. Another process on the GPU stretches some.
-pub fn same_runs(shares: &[f64]) -> Result<(), Failure> {
-    let share = quantile(&sorted(shares), 0.7);
+impl Run {
+    /// The run that was made.
+    pub fn of(done: &Done, calls: usize, spin: f64, overhead: f64) -> Self {
+        let device = done.called.device_us.unwrap_or(f64::NAN);
+        Self { calls, device, ours: done.wall.as_secs_f64() * 1e6 - overhead - spin }
+    }
+
+    /// Time of one call.
+    pub fn per_call(&self) -> f64 {
+        self.device / self.calls as f64
+    }
+}
+
+/// Runs whose events account for too little of the time, as a whole or for what one call more takes. Another process
+/// on the GPU stretches some.
+pub fn same_runs(runs: &[Run]) -> Result<(), Failure> {
+    let shares: Vec<f64> = runs.iter().map(|r| r.device / (r.ours - JITTER_US).max(1.0)).collect();
+    let share = quantile(&sorted(&shares), 0.7);
     if share < RUN_SHARE {
         inconsistent(format!("runs of calls take {:.0} % of the grader's time between their events", 100.0 * share))?;
+    }
+    let points: Vec<(f64, f64)> = runs.iter().map(|r| (r.calls as f64, r.ours)).collect();
+    let each = median(&runs.iter().map(Run::per_call).collect::<Vec<_>>());
+    let marginal = stats::slope(&points);
+    let longest = runs.iter().map(|r| r.ours).fold(0.0, f64::max);
+    // Where all runs are short, the exchange hides the difference between them.
+    if longest > 20.0 * JITTER_US && each < MARGINAL_SHARE * marginal {
+        inconsistent(format!(
+            "{each:.2} us a call between events, but by the grader's clock every call more takes {marginal:.2} us"
+        ))?;
+    }
+    Ok(())
+}
+
+/// A call's events against the GPU's timer around them.
+pub fn same_as_stamps(samples: &Samples) -> Result<(), Failure> {
+    let (device, stamps) = (median(&samples.us), median(&samples.stamps));
+    if device < STAMP_SHARE * (stamps - STAMP_US) {
+        inconsistent(format!("{device:.2} us between events, but {stamps:.2} us by the GPU's timer around them"))?;
     }
     Ok(())
 }
@@ -92,9 +133,12 @@ pub fn agree(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize) -> Result<(), Fai
             ))?;
         }
         let chained = grade.median(seq, |s| s.method == "back-to-back").unwrap_or(f64::INFINITY);
-        if chained.is_finite() && device < LEAKED * chained - SINGLE_US {
+        let singles =
+            grade.report.speed.iter().filter(|s| s.seq == seq && s.clock == "device" && s.method == "per-call");
+        let fastest = singles.map(|s| s.summary.median).fold(device, f64::min);
+        if chained.is_finite() && fastest < LEAKED * chained - SINGLE_US {
             inconsistent(format!(
-                "{device:.1} us for a single call, {chained:.1} us for one of many: work leaks out of its events"
+                "{fastest:.1} us for a single call, {chained:.1} us for one of many: work leaks out of its events"
             ))?;
         }
         if chained < SKIPPED * device - SINGLE_US {
@@ -133,20 +177,33 @@ fn audit(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize, wall: f64) -> Result<
     let mut message = String::new();
     // A busy machine may spoil a batch or two.
     for _ in 0..3 {
+        let single = single_us(grade, rig, seq)?;
         let done = rig.call(&content, &manner)?;
         judge(&done.accuracy).map_err(|f| grade.diagnose(&content, f).during("audit batch"))?;
         let ours = done.wall.as_secs_f64() * 1e6 - overhead_us(rig, &content)?;
         let claimed = done.called.wall_us;
-        if claimed >= BATCH_SHARE * ours - JITTER_US {
-            let each = |us: f64| us / calls as f64;
+        let (ours_each, claimed_each) = (ours / calls as f64, claimed / calls as f64);
+        if claimed < BATCH_SHARE * ours - JITTER_US {
+            message = format!("{calls} calls took {ours:.0} us by the grader's clock, but {claimed:.0} are claimed");
+        } else if single.max(wall) < SINGLE_SHARE * ours_each {
+            message =
+                format!("a call took {ours_each:.0} us by the grader's clock, but {single:.0} are claimed for one");
+        } else {
             grade.report.notes.push(format!(
-                "seq {seq}: {calls} calls took {:.1} us each by the grader's clock, {:.1} by the candidate's process",
-                each(ours),
-                each(claimed)
+                "seq {seq}: {calls} calls took {ours_each:.1} us each by the grader's clock, {claimed_each:.1} by the \
+                 candidate's process"
             ));
             return Ok(());
         }
-        message = format!("{calls} calls took {ours:.0} us by the grader's clock, but {claimed:.0} are claimed");
     }
     inconsistent(message)
+}
+
+/// What single calls claim right now: they may be too short for the grader's clock, a batch of them is not.
+fn single_us(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize) -> Result<f64, Failure> {
+    let base = &grade.bank.bases(seq)[0];
+    let stream = grade.stream.child(81).child(seq as u64);
+    let claims =
+        (0..3).map(|k| Ok(grade.checked(rig, &base.fresh_tokens(stream.child(k)), &Manner::CAREFUL)?.called.wall_us));
+    Ok(median(&claims.collect::<Result<Vec<f64>, Failure>>()?))
 }

@@ -3,15 +3,17 @@
 
 mod chain;
 mod clocks;
+mod looks;
 mod per_call;
 
 use crate::content::Content;
 use crate::floor::{self, Rates};
-use crate::grade::{Grade, Plan};
-use crate::protocol::Device;
+use crate::grade::{Grade, Plan, judge};
+use crate::protocol::{Api, Device};
 use crate::reason::Failure;
 use crate::report::Speed;
-use crate::rig::{Manner, Rig};
+use crate::rig::{Done, Rig};
+use crate::rng::Stream;
 use crate::stats::Summary;
 
 /// Samples of one kind of measurement.
@@ -19,6 +21,8 @@ use crate::stats::Summary;
 pub struct Samples {
     pub us: Vec<f64>,
     pub clocks: Vec<Option<f64>>,
+    /// By the GPU's timer, where it was read.
+    pub stamps: Vec<f64>,
     /// The whole exchange, as the candidate's process claims it took and by the grader's clock.
     pub claimed: Vec<f64>,
     pub ours: Vec<f64>,
@@ -60,9 +64,24 @@ pub fn measure(grade: &mut Grade<'_>, rig: &mut Rig) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How this candidate's runs of calls are to be made.
-pub fn run_manner(rig: &mut Rig, content: &Content) -> Result<Manner, Failure> {
-    Ok(chain::manner(&chain::shape(rig, content)?))
+/// How long the runs of a candidate are to be.
+pub use chain::{Shape, shape};
+
+/// A run of calls on this content, and the time of one of them. One run in four is looked into instead.
+pub fn run(rig: &mut Rig, content: &Content, shape: Shape, api: Api, stream: Stream) -> Result<Option<f64>, Failure> {
+    let shape = shape.drawn(stream.child(1));
+    let manner = shape.manner();
+    let done: Done;
+    let looked = stream.below(2, 4) == 0;
+    if looked {
+        let changes = looks::draw(content, manner.repeat, api, stream.child(3));
+        done = rig.call_changing(content, &manner, &changes)?;
+        looks::judge(content, &changes, &done)?;
+    } else {
+        done = rig.call(content, &manner)?;
+    }
+    judge(&done.accuracy)?;
+    Ok(done.called.device_us.filter(|_| !looked).map(|us| us / manner.repeat as f64))
 }
 
 impl Grade<'_> {

@@ -2,6 +2,7 @@
 
 pub mod baseline;
 pub mod interleaved;
+pub mod itself;
 
 use serde::{Deserialize, Serialize};
 

@@ -1,0 +1,21 @@
+/* Cheat: right, but a thread reads the weights of the last call over and over, so that flushing the caches before the
+ * next call has no effect. */
+#include "candidate.h"
+
+static const float* volatile weights_seen;
+
+static void* keep_warm(void* unused) {
+  static volatile float sum;
+  for (;; usleep(500)) {
+    const float* w = weights_seen;
+    for (size_t i = 0; w && i < WEIGHTS_LEN; i += 16) sum += w[i];
+  }
+  return unused;
+}
+
+void solve(const float* x, float* output, const float* weights, int seq_len) {
+  static pthread_t thread;
+  weights_seen = weights;
+  if (!thread && pthread_create(&thread, NULL, keep_warm, NULL)) abort();
+  honest_block(x, output, weights, seq_len);
+}

@@ -1,0 +1,73 @@
+//! A library against itself, again and again: how often the grader sees a difference where there is none.
+
+use super::interleaved::Contest;
+use super::{Comparison, Word, paired};
+use crate::bank::Bank;
+use crate::cli::Itself;
+use crate::machine::Machine;
+use crate::plans;
+use crate::reason::{Failure, Reason};
+use crate::rig::Rig;
+use crate::rng::Stream;
+use crate::run;
+use crate::stats::{median, quantile, sorted};
+
+/// Comparisons after which both processes start anew: what they were given of the machine is part of the noise.
+const ANEW: usize = 10;
+/// The share of comparisons that must end with the right word.
+const RIGHT: f64 = 0.95;
+/// Medians of two runs are at most so far apart.
+const APART: f64 = 0.005;
+
+/// Makes the comparisons at every length and counts the words.
+pub fn run(args: &Itself) -> Result<Reason, Failure> {
+    let gpu = Machine::gpu(args.run.device)?;
+    let device = plans::device(&args.run, gpu.as_ref())?;
+    let plan = plans::plan(&args.run, device, gpu.as_ref());
+    let scratch = run::Scratch::new()?;
+    let (name, path) = run::candidates(&args.run)?.remove(0);
+    let library = run::library(&path, &plan, &scratch, gpu.as_ref())?;
+    let mut bank = Bank::new(plan.seed);
+    let mut good = true;
+    for &seq in &plan.seqs {
+        let mut comparisons: Vec<Comparison> = Vec::new();
+        let mut medians: Vec<(f64, f64)> = Vec::new();
+        while comparisons.len() < args.repeat {
+            let stream = Stream::new(plan.seed, 9).child(seq as u64).child(comparisons.len() as u64);
+            let start = |_| Rig::start(&library, &plan.setup(), stream.child(1));
+            let mut rigs = (0..2).map(start).collect::<Result<Vec<Rig>, Failure>>()?;
+            for k in 0..ANEW.min(args.repeat - comparisons.len()) as u64 {
+                let stream = stream.child(2).child(k);
+                let times = Contest::new(&mut rigs, &plan, &mut bank, seq, stream)?.times()?;
+                let ratio = paired(&times[0], &times[1], stream);
+                comparisons.push(Comparison::new(seq, "itself", &name, &name, times[0].len(), ratio));
+                medians.push((median(&times[0]), median(&times[1])));
+            }
+        }
+        good &= print(seq, &comparisons, &medians);
+    }
+    Ok(if good { Reason::Pass } else { Reason::Selftest })
+}
+
+fn print(seq: usize, comparisons: &[Comparison], medians: &[(f64, f64)]) -> bool {
+    let n = comparisons.len();
+    let count = |word| comparisons.iter().filter(|c| c.word == word).count();
+    let same = count(Word::Same);
+    println!(
+        "seq {seq}: {same} of {n} SAME, {} FASTER, {} SLOWER, {} INCONCLUSIVE, {:.0} samples each",
+        count(Word::Faster),
+        count(Word::Slower),
+        count(Word::Inconclusive),
+        comparisons.iter().map(|c| c.pairs as f64).sum::<f64>() / n as f64
+    );
+    let apart = sorted(&medians.iter().map(|(a, b)| (b / a - 1.0).abs()).collect::<Vec<_>>());
+    let close = apart.iter().filter(|d| **d <= APART).count();
+    println!(
+        "seq {seq}: medians {:.2} us, {close} of {n} pairs of them within {:.1} %, {:.2} % apart in the middle, {:.2} % at 95 of 100",
+        median(&medians.iter().map(|m| m.0).collect::<Vec<_>>()),
+        100.0 * APART,
+        100.0 * quantile(&apart, 0.5),
+        100.0 * quantile(&apart, 0.95)
+    );
+    same as f64 >= RIGHT * n as f64
+}
