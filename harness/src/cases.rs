@@ -82,29 +82,34 @@ const fn of_twist(twist: Twist) -> Flavour {
 }
 
 /// The hard suite: each with a short and a long length.
-const CONTRACT: [(&str, [usize; 2], Flavour); 21] = [
-    ("bias-.02", [7, 1024], Flavour { bias: 0.02, ..CHALLENGE }),
-    ("bias-1", [1, 600], Flavour { bias: 1.0, ..CHALLENGE }),
-    ("x-zero", [1, 130], of_x(X::Zero)),
-    ("x-1e-20", [64, 600], of_x(X::Scaled(1e-20))),
-    ("x-1e-3", [7, 1024], of_x(X::Scaled(1e-3))),
-    ("x-1e4", [7, 1024], of_x(X::Scaled(1e4))),
-    ("x+30", [1, 600], of_x(X::Shifted(30.0))),
-    ("x+3000", [7, 4096], of_x(X::Shifted(3000.0))),
-    ("channels", [64, 4096], of_x(X::Channels)),
-    ("one-hot", [7, 600], of_x(X::OneHot)),
-    ("nearly-equal", [64, 1024], of_x(X::NearDuplicates)),
-    ("qk-x4", [64, 600], Flavour { qk: 4.0, ..CHALLENGE }),
-    ("qk-x16", [7, 1024], Flavour { qk: 16.0, ..CHALLENGE }),
-    ("std-1e-6", [1, 130], of_std(1e-6)),
-    ("std-.05", [64, 4096], of_std(0.05)),
-    ("std-.14", [7, 600], of_std(0.14)),
-    ("std-2", [7, 130], of_std(2.0)),
-    ("v-weights", [1, 1024], of_twist(Twist::HugeValues)),
-    ("v-bias", [64, 600], of_twist(Twist::BiasedValues)),
-    ("ffn-range", [7, 4096], of_twist(Twist::Range)),
-    ("gamma-x80", [1, 1024], of_twist(Twist::GammaOutliers)),
+const CONTRACT: [(&str, &str, [usize; 2], Flavour); 21] = [
+    ("bias-.02", "biases N(0, 0.02)", [7, 1024], Flavour { bias: 0.02, ..CHALLENGE }),
+    ("bias-1", "biases N(0, 1)", [1, 600], Flavour { bias: 1.0, ..CHALLENGE }),
+    ("x-zero", "x = 0", [1, 130], of_x(X::Zero)),
+    ("x-1e-20", "x within 1e-20", [64, 600], of_x(X::Scaled(1e-20))),
+    ("x-1e-3", "x within 0.001", [7, 1024], of_x(X::Scaled(1e-3))),
+    ("x-1e4", "x within 10,000", [7, 1024], of_x(X::Scaled(1e4))),
+    ("x+30", "x around 30", [1, 600], of_x(X::Shifted(30.0))),
+    ("x+3000", "x around 3000", [7, 4096], of_x(X::Shifted(3000.0))),
+    ("channels", "two columns of x around 900 and -3000", [64, 4096], of_x(X::Channels)),
+    ("one-hot", "one-hot rows", [7, 600], of_x(X::OneHot)),
+    ("nearly-equal", "rows equal to 0.001", [64, 1024], of_x(X::NearDuplicates)),
+    ("qk-x4", "weights of q and k 4 times as large", [64, 600], Flavour { qk: 4.0, ..CHALLENGE }),
+    ("qk-x16", "weights of q and k 16 times as large", [7, 1024], Flavour { qk: 16.0, ..CHALLENGE }),
+    ("std-1e-6", "weights N(0, 0.000001)", [1, 130], of_std(1e-6)),
+    ("std-.05", "weights N(0, 0.05)", [64, 4096], of_std(0.05)),
+    ("std-.14", "weights N(0, 0.14)", [7, 600], of_std(0.14)),
+    ("std-2", "weights N(0, 2)", [7, 130], of_std(2.0)),
+    ("v-weights", "v beyond 65,504 by its weights", [1, 1024], of_twist(Twist::HugeValues)),
+    ("v-bias", "v beyond 65,504 by its bias", [64, 600], of_twist(Twist::BiasedValues)),
+    ("ffn-range", "hidden layer beyond 65,504", [7, 4096], of_twist(Twist::Range)),
+    ("gamma-x80", "a few elements of gamma 80 times as large", [1, 1024], of_twist(Twist::GammaOutliers)),
 ];
+
+/// The names of the hard cases, without their lengths, and what they are in words.
+pub fn hard_names() -> impl Iterator<Item = (&'static str, &'static str)> {
+    CONTRACT.iter().map(|(name, words, ..)| (*name, *words))
+}
 
 /// Random lengths are at most this.
 const LONGEST_RANDOM: usize = 1500;
@@ -136,7 +141,7 @@ pub fn suite(suite: Suite, max_seq: usize, seed: u64) -> Vec<Case> {
     cases.extend(long.into_iter().map(official));
     if suite == Suite::Hard {
         cases.retain(|c| c.suite == Suite::Official);
-        cases.extend(CONTRACT.iter().flat_map(|(name, [short, long], flavour)| {
+        cases.extend(CONTRACT.iter().flat_map(|(name, _, [short, long], flavour)| {
             // On a smaller scale the long length shrinks rather than be left out.
             let long = Some(max_seq.min(*long)).filter(|long| long > short);
             [Some(*short), long]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::cases::Suite;
 use crate::cli::{Run, Weights};
+use crate::contract::Precision;
 use crate::floor::Rates;
 use crate::gpu::Gpu;
 use crate::grade::Plan;
@@ -91,8 +92,36 @@ pub fn record_plans(plan: &Plan, gpu: Option<&Gpu>) -> Vec<Plan> {
             });
         }
     }
+    plans.extend(precision_plans(plan, lower));
     plans
 }
+
+/// The hard suite under each precision, exact before auto, whose limits follow from it; and how long the two take.
+fn precision_plans(plan: &Plan, lower: &[&str]) -> Vec<Plan> {
+    let hard = |arch: Option<&&str>, precision| Plan {
+        suite: Suite::Hard,
+        precision: Some(precision),
+        traps: false,
+        seqs: Vec::new(),
+        fresh: false,
+        fixed: false,
+        cold: false,
+        singles: false,
+        arch: arch.map(ToString::to_string),
+        ..plan.clone()
+    };
+    if plan.device == Device::Cpu {
+        return vec![hard(None, Precision::Exact)];
+    }
+    let timed = |precision| Plan { seqs: crate::record::SEQS.to_vec(), budget: RECORD_LOWER, ..hard(None, precision) };
+    let mut plans = vec![hard(None, Precision::Fast), timed(Precision::Exact), timed(Precision::Auto)];
+    let few = |arch, precision| Plan { max_case: FEW, ..hard(Some(arch), precision) };
+    plans.extend(lower.iter().flat_map(|arch| [few(arch, Precision::Fast), few(arch, Precision::Exact)]));
+    plans
+}
+
+/// The longest length at which lower architectures are held to the contracts.
+const FEW: usize = 130;
 
 /// Samples for the record: fewer than for a single length.
 const RECORD: Budget = Budget {

@@ -1,25 +1,36 @@
-//! The README's table of times, written from a record so that the two cannot disagree.
+//! The README's tables of times and of errors, written from a record so that they cannot disagree.
+
+mod numbers;
 
 use std::fmt::Write;
 use std::path::Path;
 
 use crate::reason::{Failure, Reason};
-use crate::record::{Record, SEQS};
+use crate::record::{Accuracy, Record, SEQS};
 use crate::report::json;
 
-const BEGIN: &str = "<!-- record:begin -->";
-const END: &str = "<!-- record:end -->";
+/// Two lines of the README, and what is written between them.
+type Part = (&'static str, &'static str, fn(&Record) -> String);
+
+const PARTS: [Part; 2] = [
+    ("<!-- record:begin -->", "<!-- record:end -->", table),
+    ("<!-- numbers:begin -->", "<!-- numbers:end -->", numbers::table),
+];
 
 /// Architectures in the order of the table.
 const ARCHS: [&str; 4] = ["sm90a", "sm80", "sm75", "cpu"];
 
-/// Writes the table into the README, or with `check` only compares.
+/// Writes the tables into the README, or with `check` only compares.
 pub fn update(record: &Path, readme: &Path, check: bool) -> Result<Reason, Failure> {
-    let table = table(&Record::read(record)?);
+    let from = Record::read(record)?;
     let text = std::fs::read_to_string(readme)
         .map_err(|e| Failure::new(Reason::Usage, format!("{} cannot be read: {e}", readme.display())))?;
-    let new = insert(&text, &table)
-        .ok_or_else(|| Failure::new(Reason::Usage, format!("{} has no lines {BEGIN} and {END}", readme.display())))?;
+    let mut new = text.clone();
+    for (begin, end, write) in PARTS {
+        new = insert(&new, (begin, end), &write(&from)).ok_or_else(|| {
+            Failure::new(Reason::Usage, format!("{} has no lines {begin} and {end}", readme.display()))
+        })?;
+    }
     if new == text {
         return Ok(Reason::Pass);
     }
@@ -32,9 +43,9 @@ pub fn update(record: &Path, readme: &Path, check: bool) -> Result<Reason, Failu
     Ok(Reason::Pass)
 }
 
-fn insert(text: &str, table: &str) -> Option<String> {
-    let begin = text.find(BEGIN)? + BEGIN.len();
-    let end = begin + text[begin..].find(END)?;
+fn insert(text: &str, (begin, end): (&str, &str), table: &str) -> Option<String> {
+    let begin = text.find(begin)? + begin.len();
+    let end = begin + text[begin..].find(end)?;
     Some(format!("{}\n{table}{}", &text[..begin], &text[end..]))
 }
 
@@ -46,14 +57,16 @@ fn table(record: &Record) -> String {
     let _ = writeln!(out, "| {}, us per call, by seq_len | {} |", record.gpu, header.join(" | "));
     let _ = writeln!(out, "|---|{}", "---:|".repeat(seqs.len()));
     for arch in ARCHS {
-        for (api, cache, clock, words) in [
-            ("solve", "hot", "device", "back to back"),
-            ("solve", "cold", "device", "L2 flushed"),
-            ("solve", "hot", "wall", "call to finished"),
-            ("prepared", "hot", "device", "back to back"),
+        for (precision, api, cache, clock, words) in [
+            ("fast", "solve", "hot", "device", "back to back"),
+            ("fast", "solve", "cold", "device", "L2 flushed"),
+            ("fast", "solve", "hot", "wall", "call to finished"),
+            ("fast", "prepared", "hot", "device", "back to back"),
+            ("auto", "solve", "hot", "device", "auto, back to back"),
+            ("exact", "solve", "hot", "device", "exact, back to back"),
         ] {
             let cell = |&seq: &usize| {
-                let median = record.median(seq, arch, api, cache, clock);
+                let median = record.median(seq, [arch, precision, api, cache, clock]);
                 median.map_or("-".into(), |us| if us < 1000.0 { format!("{us:.1}") } else { format!("{us:.0}") })
             };
             let cells: Vec<String> = seqs.iter().map(cell).collect();
@@ -64,7 +77,8 @@ fn table(record: &Record) -> String {
         }
     }
     let worst = |arch: &str| {
-        let of_arch = record.accuracy.iter().filter(|a| a.arch == arch && a.case.starts_with("official"));
+        let fast = |a: &&Accuracy| a.arch == arch && a.precision == "fast";
+        let of_arch = record.accuracy.iter().filter(fast).filter(|a| a.case.starts_with("official"));
         of_arch.map(|a| a.worst_over_tol).fold(f64::NAN, f64::max)
     };
     let margins = ARCHS.iter().map(|arch| (arch, worst(arch))).filter(|m| m.1.is_finite());
@@ -88,11 +102,12 @@ mod tests {
 
     #[test]
     fn the_table_replaces_what_is_between_the_markers_and_only_that() {
-        let text = format!("above\n{BEGIN}\nold\n{END}\nbelow\n");
-        let new = insert(&text, "new\n").unwrap();
-        assert_eq!(new, format!("above\n{BEGIN}\nnew\n{END}\nbelow\n"));
-        assert_eq!(insert(&new, "new\n").unwrap(), new);
-        assert!(insert("nothing", "new").is_none());
+        let text = "above\n<!-- a -->\nold\n<!-- b -->\nbelow\n";
+        let lines = ("<!-- a -->", "<!-- b -->");
+        let new = insert(text, lines, "new\n").unwrap();
+        assert_eq!(new, "above\n<!-- a -->\nnew\n<!-- b -->\nbelow\n");
+        assert_eq!(insert(&new, lines, "new\n").unwrap(), new);
+        assert!(insert("nothing", lines, "new").is_none());
     }
 
     /// The committed README shows the committed record.

@@ -4,11 +4,15 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::contract::Errors;
 use crate::reason::{Failure, Reason};
 use crate::report::{Candidate, Report};
 
 /// Lengths of a record.
 pub const SEQS: [usize; 9] = [1, 16, 64, 128, 256, 512, 1024, 2048, 4096];
+
+/// Version of the file. 1 had no precision but fast, and no other arithmetic beside it.
+const SCHEMA: u32 = 2;
 
 /// The file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -56,6 +60,11 @@ pub struct Accuracy {
     pub worst_over_tol: f64,
     pub rel_l2_delta: f64,
     pub pass: bool,
+    /// What plain fp32 arithmetic and TF32 operands make of the same data, on cases under a contract.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fp32: Option<Errors>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tf32: Option<Errors>,
 }
 
 /// Three decimals are more than a clock knows.
@@ -72,7 +81,7 @@ impl Record {
             build_id.ok_or_else(|| Failure::new(Reason::Usage, "a record needs a library with a build id"))?;
         let m = &report.machine;
         Ok(Self {
-            schema: 1,
+            schema: SCHEMA,
             gpu: m.gpu.clone().unwrap_or_else(|| m.cpu.clone()),
             driver: m.driver.clone().unwrap_or_default(),
             date: report.date.clone(),
@@ -97,9 +106,10 @@ impl Record {
         folder.join(format!("{name}.json"))
     }
 
-    /// The median of one measurement.
-    pub fn median(&self, seq: usize, arch: &str, api: &str, cache: &str, clock: &str) -> Option<f64> {
-        let here = |s: &&Speed| s.seq == seq && s.arch == arch && s.api == api && s.cache == cache && s.clock == clock;
+    /// The median of one measurement: arch, precision, api, cache and clock by their names.
+    pub fn median(&self, seq: usize, [arch, precision, api, cache, clock]: [&str; 5]) -> Option<f64> {
+        let names = |s: &Speed| [&s.arch, &s.precision, &s.api, &s.cache, &s.clock].map(String::clone);
+        let here = |s: &&Speed| s.seq == seq && names(s) == [arch, precision, api, cache, clock];
         self.speed.iter().find(here).map(|s| s.median_us)
     }
 }
@@ -108,7 +118,7 @@ fn speeds(c: &Candidate) -> Vec<Speed> {
     let row = |s: &crate::report::Speed| Speed {
         seq: s.seq,
         arch: c.arch.clone(),
-        precision: "fast".into(),
+        precision: c.precision.name().into(),
         api: c.api.clone(),
         cache: s.cache.clone(),
         clock: s.clock.clone(),
@@ -126,10 +136,12 @@ fn accuracies(c: &Candidate) -> Vec<Accuracy> {
         case: r.case.clone(),
         seq: r.seq,
         arch: c.arch.clone(),
-        precision: "fast".into(),
+        precision: c.precision.name().into(),
         worst_over_tol: r.accuracy.worst_over_tol,
         rel_l2_delta: r.accuracy.rel_l2_delta,
         pass: r.pass,
+        fp32: r.fp32,
+        tf32: r.tf32,
     };
     // The two entry points run the same kernels: one set of cases stands for both.
     if c.api == "solve" { c.accuracy.iter().map(row).collect() } else { Vec::new() }
@@ -163,9 +175,11 @@ mod tests {
             worst_over_tol: 0.5,
             rel_l2_delta: 4e-4,
             pass: true,
+            fp32: None,
+            tf32: Some(Errors { worst_over_tol: 0.625, rel_l2_delta: 5e-4, max_abs: 0.25, not_finite: 0 }),
         };
         let record = Record {
-            schema: 1,
+            schema: SCHEMA,
             gpu: "NVIDIA H200".into(),
             driver: "580".into(),
             date: "2026-01-01T00:00:00Z".into(),
@@ -174,15 +188,16 @@ mod tests {
             speed: vec![speed],
             accuracy: vec![accuracy],
         };
-        let text = r#"{"schema":1,"gpu":"NVIDIA H200","driver":"580","date":"2026-01-01T00:00:00Z","build_id":"ab",
+        let text = r#"{"schema":2,"gpu":"NVIDIA H200","driver":"580","date":"2026-01-01T00:00:00Z","build_id":"ab",
             "gpu_tests":{"passed":3,"failed":0},
             "speed":[{"seq":1024,"arch":"sm80","precision":"fast","api":"solve","cache":"hot","clock":"device",
                       "median_us":100.5,"p5_us":100.0,"p95_us":101.0,"n":15,"tflops":176.0}],
             "accuracy":[{"case":"official:1","seq":1,"arch":"sm80","precision":"fast","worst_over_tol":0.5,
-                         "rel_l2_delta":0.0004,"pass":true}]}"#;
+                         "rel_l2_delta":0.0004,"pass":true,
+                         "tf32":{"worst_over_tol":0.625,"rel_l2_delta":0.0005,"max_abs":0.25,"not_finite":0}}]}"#;
         let expected: serde_json::Value = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_value(&record).unwrap(), expected);
         assert_eq!(record.file(Path::new("r")), Path::new("r/h200.json"));
-        assert_eq!(record.median(1024, "sm80", "solve", "hot", "device"), Some(100.5));
+        assert_eq!(record.median(1024, ["sm80", "fast", "solve", "hot", "device"]), Some(100.5));
     }
 }
