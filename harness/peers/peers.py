@@ -24,11 +24,12 @@ COMPILE = {"mode": "max-autotune-no-cudagraphs", "fullgraph": True}
 def main():
     args = parse_args()
     library = Library(args.library)
+    others = {precision: Library(args.library, precision) for precision in args.precision}
     device = torch.cuda.get_device_name()
     print(f"{device}, PyTorch {torch.__version__}, libsolve {library.c.solve_version().decode()}")
     contest, rows, summaries = Contest(), [], []
     for seq in args.seq:
-        results = time_seq(library, contest, seq, seq in args.compile, args.rounds)
+        results = time_seq(library, others, contest, seq, seq in args.compile, args.rounds)
         print_table(seq, results)
         rows += [{"seq": seq, **row} for row in results]
         summaries.append(summarise(seq, results))
@@ -45,17 +46,20 @@ def main():
             json.dump(report, file, indent=1)
 
 
-def time_seq(library, contest, seq, compiled, rounds):
+def time_seq(library, others, contest, seq, compiled, rounds):
     """One row for everything that ran at this length: name, kind, times and accuracy."""
     x, weights = make_inputs(seq, seed=1000 + seq)
     parameters = unpack(weights)
     want = reference(x, parameters)
     contestants = make_peers(x, parameters, compiled)
     handle = library.prepare(weights)
-    for name, kind, make in (
+    calls = [
         ("libsolve solve()", "stateless", lambda out: library.solve(x, out, weights)),
         ("libsolve handle", "prepared", lambda out: library.forward(handle, x, out)),
-    ):
+    ]
+    for precision, other in others.items():
+        calls.append((f"libsolve solve(), {precision}", "stateless", lambda out, other=other: other.solve(x, out, weights)))
+    for name, kind, make in calls:
         out = torch.full_like(x, torch.nan)
         contestants[name] = (kind, make(out), out)
     times = contest.run({name: call for name, (_, call, _) in contestants.items()}, rounds)
@@ -117,6 +121,11 @@ def summarise(seq, results):
             if best:
                 entry[f"best_{clock}"] = {"name": best["name"], "us": best[clock], "ratio": best[clock] / ours[clock]}
         summary[kind] = entry
+    exact = next((r for r in results if r["name"] == "libsolve solve(), exact"), None)
+    # Whoever wants exact numbers of PyTorch runs it in fp32, without TF32.
+    fp32 = min((r for r in results if r["name"].startswith("eager fp32")), key=lambda r: r["hot_us"], default=None)
+    if exact and fp32:
+        summary["exact"] = {"hot_us": exact["hot_us"], "fp32": fp32["name"], "us": fp32["hot_us"], "ratio": fp32["hot_us"] / exact["hot_us"]}
     return summary
 
 
@@ -144,6 +153,9 @@ def print_summary(summaries):
                 f"{summary['seq']:6d} {kind:<10} {ours['hot_us']:11.2f} {hot['name']:<32} {hot['us']:9.2f} "
                 f"{hot['ratio']:10.2f} {cold['ratio']:6.2f}{note}"
             )
+        if "exact" in summary:
+            exact = summary["exact"]
+            print(f"{summary['seq']:6d} {'exact':<10} {exact['hot_us']:11.2f} {exact['fp32']:<32} {exact['us']:9.2f} {exact['ratio']:10.2f}")
 
 
 def parse_args():
@@ -152,6 +164,7 @@ def parse_args():
     parser.add_argument("library", help="path of libsolve.so")
     parser.add_argument("--seq", type=numbers, default=[1, 16, 64, 128, 256, 512, 1024, 2048, 4096])
     parser.add_argument("--compile", type=numbers, default=[], help="lengths at which to try torch.compile too (minutes each)")
+    parser.add_argument("--precision", nargs="*", default=["exact", "auto"], help="time solve() in these precisions too")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", metavar="FILE")
     return parser.parse_args()
