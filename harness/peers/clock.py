@@ -5,7 +5,8 @@ import time
 
 import torch
 
-CHAIN = 20  # calls between two events
+RUN_US = 10_000  # calls between two events take about so long: the first of them overlaps with nothing
+SHORTEST, LONGEST = 20, 1000  # calls of a run
 FLUSH_BYTES = 256 << 20  # more than any L2
 HIDE_ONE, HIDE_CHAIN = 200_000, 2_000_000  # cycles that the GPU spins while the host enqueues what is timed
 
@@ -14,7 +15,7 @@ class Contest:
     """Times several calls in turn, round by round, so that what the machine does meanwhile hits all of them."""
 
     def __init__(self):
-        self.flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+        self.flush = torch.empty(FLUSH_BYTES // 4, device="cuda")
 
     def run(self, calls, rounds):
         """Medians in us of each named call: hot (back to back), cold (caches flushed) and wall (call to synchronised)."""
@@ -23,20 +24,28 @@ class Contest:
             for _ in range(10):
                 call()
             torch.cuda.synchronize()
+        chains = {name: chain_of(call) for name, call in calls.items()}
         for _ in range(rounds):
             for name, call in calls.items():
-                samples[name]["hot"].append(hot(call))
+                samples[name]["hot"].append(hot(call, chains[name]))
                 samples[name]["cold"] += [self.cold(call) for _ in range(5)]
                 samples[name]["wall"] += [wall(call) for _ in range(5)]
         return {name: {f"{clock}_us": statistics.median(times) for clock, times in s.items()} for name, s in samples.items()}
 
     def cold(self, call):
+        # Reading what was written leaves no line whose write-back would fall into the call's time.
         self.flush.zero_()
+        self.flush.sum()
         return between_events(call, 1, HIDE_ONE)
 
 
-def hot(call):
-    return between_events(call, CHAIN, HIDE_CHAIN) / CHAIN
+def chain_of(call):
+    """So many calls fill a run."""
+    return min(max(int(RUN_US / hot(call, SHORTEST)), SHORTEST), LONGEST)
+
+
+def hot(call, chain):
+    return between_events(call, chain, HIDE_CHAIN) / chain
 
 
 def between_events(call, count, hide):

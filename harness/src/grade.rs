@@ -7,6 +7,7 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 
 use crate::bank::Bank;
+use crate::binary;
 use crate::cases::{self, Case, Suite};
 use crate::check::{self, Accuracy};
 use crate::content::Content;
@@ -54,6 +55,8 @@ pub struct Plan {
     /// Rates of the GPU, if there is one.
     pub rates: Option<Rates>,
     pub max_clock_mhz: Option<f64>,
+    /// Compute capability of the GPU, if it is to be used.
+    pub capability: Option<(i32, i32)>,
 }
 
 impl Plan {
@@ -153,6 +156,7 @@ impl Grade<'_> {
         let trapped = self.plan.traps;
         self.ui.expect(cases.len() + timing::steps(self.plan) + if trapped { traps::STEPS } else { 0 });
         self.ui.step("loading");
+        binary::check(&self.lib, self.plan.capability)?;
         let mut rig = Rig::start(&self.lib, &self.plan.setup(), self.stream)?;
         self.report.crossing = rig.crossing.into();
         self.report.loaded = rig.loaded.clone();

@@ -5,6 +5,7 @@
 
 mod arena;
 mod bank;
+mod binary;
 mod cases;
 mod check;
 mod child;

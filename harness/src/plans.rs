@@ -64,6 +64,7 @@ pub fn plan(args: &Run, device: Device, gpu: Option<&Gpu>) -> Plan {
         seed: args.seed.unwrap_or_else(rng::secret),
         rates: gpu.map(Rates::of),
         max_clock_mhz: gpu.map(|g| g.max_clock_mhz),
+        capability: gpu.filter(|_| device == Device::Cuda).map(|g| g.capability),
     }
 }
 

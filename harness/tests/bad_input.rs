@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::path::Path;
+
 use common::{candidate, folder, graded, skipped};
 
 #[test]
@@ -15,16 +17,36 @@ fn every_bad_input_has_its_exit_code_and_its_words() {
     let no_solve = candidate("no_solve", &folder);
     let honest = candidate("honest_plain", &folder);
 
+    let library = std::fs::read(&honest).expect("the library that was built");
+    let changed = |name: &str, bytes: Vec<u8>| {
+        std::fs::write(folder.join(name), bytes).expect("a file for the test");
+        path(name)
+    };
+    let patched = |at: usize, to: u8| library.iter().enumerate().map(|(i, &b)| if i == at { to } else { b }).collect();
+    // The byte of the ELF header that names the processor, and the one that says 64 bits.
+    let arm = changed("arm.so", patched(18, if cfg!(target_arch = "aarch64") { 62 } else { 183 }));
+    let narrow = changed("narrow.so", patched(4, 1));
+    let half = changed("half.so", library[..library.len() / 2].to_vec());
+    let empty = changed("empty.so", Vec::new());
+
     let (text, broken, missing) = (path("text.so"), path("broken.cu"), path("nothing.so"));
+    let here = folder.to_str().expect("a path in UTF-8").to_string();
     let (baseline, absent) = (path("baseline.json"), path("absent.json"));
     let short = ["--device", "cpu", "--suite", "official", "--max-case", "2", "--no-timing"];
-    let table: [(&[&str], i32, &str); 11] = [
-        (&[&missing], 10, "cannot be loaded"),
-        (&[&text], 10, "cannot be loaded"),
+    let table: [(&[&str], i32, &str); 18] = [
+        (&[&missing], 10, "cannot be loaded: No such file"),
+        (&[&text], 10, "cannot be loaded: it is no library"),
+        (&[&empty], 10, "cannot be loaded: it is no library"),
+        (&[&here], 10, "cannot be loaded: Is a directory"),
+        (&[&arm], 10, "cannot be loaded: it is for "),
+        (&[&narrow], 10, "cannot be loaded: it is for "),
+        (&[&half], 10, "cannot be loaded: the file is cut short"),
+        (&[&path("nothing.cu")], 10, "does not exist"),
         (&[&no_solve], 10, "has no symbol solve"),
         (&[&honest, "--api", "prepared"], 10, "has no symbol solve_block_create"),
         (&[&honest, "--baseline", &baseline], 2, "is no report"),
         (&[&honest, "--baseline", &absent], 2, "is no report"),
+        (&[&honest, "--baseline", &(here.clone() + "/")], 2, "Is a directory"),
         (&[&honest, "--fail-on-regression", "2"], 2, "--baseline"),
         (&[&honest, "--seq", "0"], 2, "is no length"),
         (&[&honest, "--json", "/nonexistent/report.json"], 2, "cannot be written"),
@@ -38,6 +60,31 @@ fn every_bad_input_has_its_exit_code_and_its_words() {
         assert!(got == code && said.contains(words), "{all:?}: expected {code} and {words:?}, got {got}:\n{said}");
     }
     source_file(&broken);
+    nothing_runs(&folder);
+}
+
+/// No process has a library of this folder loaded.
+fn nothing_runs(folder: &Path) {
+    let folder = folder.to_str().expect("a path in UTF-8");
+    for entry in std::fs::read_dir("/proc").expect("a list of processes").flatten() {
+        let maps = std::fs::read_to_string(entry.path().join("maps")).unwrap_or_default();
+        assert!(!maps.contains(folder), "{:?} still runs", entry.file_name());
+    }
+}
+
+/// Daemons that outlive the candidate's process, one of which holds the grader's pipes and its channel open.
+#[test]
+fn what_a_candidate_leaves_behind_is_ended() {
+    let folder = folder("left_behind");
+    for (name, code) in [("late_daemon", 17), ("exit_with_heir", 11)] {
+        let daemon = candidate(name, &folder);
+        let start = std::time::Instant::now();
+        let arguments = ["--device", "cpu", "--suite", "official", "--max-case", "16", "--no-timing"];
+        let (got, said) = graded(&[&[daemon.as_str()], &arguments[..]].concat());
+        assert_eq!(got, code, "{name}:\n{said}");
+        assert!(start.elapsed().as_secs() < 30, "{name} was waited for");
+        nothing_runs(&folder);
+    }
 }
 
 /// A source file that does not compile is answered in the compiler's own words; without a compiler with 23.

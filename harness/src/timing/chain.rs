@@ -103,7 +103,7 @@ fn runs(
             samples.clocks.push(done.called.clock_mhz);
         } else {
             let changes = looks::draw(&content, shape.calls, grade.plan.api, s.child(2));
-            let done = rig.call_changing(&content, &shape.manner(), &changes)?;
+            let done = rig.call_changing(&content, &shape.manner(), &changes).map_err(looks::left_out)?;
             judge(&done.accuracy).map_err(|f| grade.diagnose(&content, f).during("after a run of calls"))?;
             looks::judge(&content, &changes, &done)?;
             looked.push(looks::per_call(&run(&done), &changes));

@@ -19,13 +19,13 @@ const SINGLE_SHARE: f64 = 0.4;
 /// Batches and runs are long beside it.
 const BATCH_SHARE: f64 = 0.85;
 /// Runs of calls, whose events take nearly all of the time between their spin and the end.
-const RUN_SHARE: f64 = 0.85;
+const RUN_SHARE: f64 = 0.92;
 /// What one call more makes a run longer by, by the grader's clock, is at most the time between events over this.
-const MARGINAL_SHARE: f64 = 0.88;
+const MARGINAL_SHARE: f64 = 0.95;
 /// Events and the GPU's timer around them.
-const STAMP_SHARE: f64 = 0.85;
+const STAMP_SHARE: f64 = 0.92;
 /// What lies between the timer's readings and the events, in us.
-const STAMP_US: f64 = 15.0;
+const STAMP_US: f64 = 8.0;
 /// A candidate that does the same calls in less than this share of the time of new ones skips work.
 const SKIPPED: f64 = 0.4;
 /// Nor is a single call faster than a call of a run by more than this.

@@ -75,7 +75,7 @@ pub fn run(rig: &mut Rig, content: &Content, shape: Shape, api: Api, stream: Str
     let looked = stream.below(2, 4) == 0;
     if looked {
         let changes = looks::draw(content, manner.repeat, api, stream.child(3));
-        done = rig.call_changing(content, &manner, &changes)?;
+        done = rig.call_changing(content, &manner, &changes).map_err(looks::left_out)?;
         looks::judge(content, &changes, &done)?;
     } else {
         done = rig.call(content, &manner)?;

@@ -1,0 +1,164 @@
+//! What a library is made for, read from the file before anything of it runs: the processor, and the GPUs that its
+//! kernels fit. The loader's own words for a library of another processor are that there is no such file.
+
+use std::path::Path;
+
+use crate::reason::{Failure, Reason};
+
+/// ELF machine of this program.
+const MACHINE: u16 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
+/// The first bytes of a container of GPU code (from CUDA's fatbinary.h: magic, version, header size, size of what follows).
+const FATBIN: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
+
+/// Fails if the file can be no library for this processor, or holds kernels but none for a GPU of this capability.
+pub fn check(path: &Path, capability: Option<(i32, i32)>) -> Result<(), Failure> {
+    let failed = |why: &str| Failure::new(Reason::Load, format!("{} cannot be loaded: {why}", path.display()));
+    let bytes = std::fs::read(path).map_err(|e| failed(&e.to_string()))?;
+    elf(&bytes).map_err(|why| failed(&why))?;
+    let kernels = kernels(&bytes);
+    if let Some(capability) = capability
+        && !kernels.is_empty()
+        && !kernels.iter().any(|k| k.runs_on(capability))
+    {
+        let (major, minor) = capability;
+        let mut names: Vec<String> = kernels.iter().map(Kernels::name).collect();
+        names.sort();
+        names.dedup();
+        return Err(failed(&format!("its kernels are for {}, this GPU is sm_{major}{minor}", names.join(", "))));
+    }
+    Ok(())
+}
+
+fn word<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at + N)?.try_into().ok()
+}
+
+fn short(bytes: &[u8], at: usize) -> usize {
+    word(bytes, at).map_or(0, u16::from_le_bytes).into()
+}
+
+fn int(bytes: &[u8], at: usize) -> usize {
+    word(bytes, at).map_or(0, u32::from_le_bytes) as usize
+}
+
+fn long(bytes: &[u8], at: usize) -> usize {
+    word(bytes, at).map_or(0, u64::from_le_bytes) as usize
+}
+
+/// The header, and whether the file is as long as its segments say (ELF-64: e_machine, e_phoff, e_phentsize, e_phnum).
+fn elf(bytes: &[u8]) -> Result<(), String> {
+    if !bytes.starts_with(b"\x7fELF") || bytes.len() < 64 {
+        return Err("it is no library".into());
+    }
+    let (class, machine) = (bytes[4], short(bytes, 18));
+    if class != 2 || machine != usize::from(MACHINE) {
+        let of = match machine {
+            3 => "32-bit x86".into(),
+            40 => "32-bit Arm".into(),
+            62 if class == 2 => "x86-64".into(),
+            183 => "64-bit Arm".into(),
+            243 => "RISC-V".into(),
+            other => format!("another processor (ELF machine {other}, class {class})"),
+        };
+        return Err(format!("it is for {of}"));
+    }
+    let (table, size) = (long(bytes, 32), short(bytes, 54));
+    let segment = |i: usize| table.saturating_add(i * size);
+    let ends = (0..short(bytes, 56)).map(|i| long(bytes, segment(i) + 8).saturating_add(long(bytes, segment(i) + 32)));
+    if ends.max().is_none_or(|end| end > bytes.len()) {
+        return Err("the file is cut short".into());
+    }
+    Ok(())
+}
+
+/// One piece of GPU code in a library.
+#[derive(Debug, PartialEq)]
+struct Kernels {
+    /// Machine code, not PTX.
+    machine: bool,
+    arch: usize,
+}
+
+impl Kernels {
+    fn runs_on(&self, (major, minor): (i32, i32)) -> bool {
+        let (major, minor) = (major as usize, minor as usize);
+        if self.machine {
+            return self.arch / 10 == major && self.arch % 10 <= minor;
+        }
+        self.arch <= 10 * major + minor
+    }
+
+    fn name(&self) -> String {
+        format!("{}_{}", if self.machine { "sm" } else { "compute" }, self.arch)
+    }
+}
+
+/// All pieces of all containers. Each has a header: kind (1 PTX, 2 machine code), its size, the payload's, architecture.
+fn kernels(bytes: &[u8]) -> Vec<Kernels> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(next) = bytes[at..].windows(4).step_by(4).position(|w| w == FATBIN) {
+        let start = at + 4 * next;
+        let (header, size) = (short(bytes, start + 6), long(bytes, start + 8));
+        at = start + 4;
+        let end = start.saturating_add(header).saturating_add(size);
+        if short(bytes, start + 4) != 1 || header != 16 || end > bytes.len() {
+            continue;
+        }
+        let mut piece = start + header;
+        while piece + 32 <= end {
+            let (kind, step) = (short(bytes, piece), int(bytes, piece + 4).saturating_add(long(bytes, piece + 8)));
+            if step == 0 || !matches!(kind, 1 | 2) {
+                break;
+            }
+            found.push(Kernels { machine: kind == 2, arch: int(bytes, piece + 28) });
+            piece = piece.saturating_add(step);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A container with these pieces, four bytes of payload each.
+    fn container(pieces: &[(u16, u32)]) -> Vec<u8> {
+        let mut bytes = vec![0; 8];
+        bytes.extend(FATBIN);
+        bytes.extend([1, 0, 16, 0]);
+        bytes.extend((pieces.len() as u64 * 68).to_le_bytes());
+        for &(kind, arch) in pieces {
+            let mut header = [0u8; 64];
+            header[..2].copy_from_slice(&kind.to_le_bytes());
+            header[4..8].copy_from_slice(&64u32.to_le_bytes());
+            header[8..16].copy_from_slice(&4u64.to_le_bytes());
+            header[28..32].copy_from_slice(&arch.to_le_bytes());
+            bytes.extend(header);
+            bytes.extend([7; 4]);
+        }
+        bytes
+    }
+
+    #[test]
+    fn kernels_are_found_and_matched() {
+        let fits = |pieces: &[(u16, u32)]| kernels(&container(pieces)).iter().any(|k| k.runs_on((9, 0)));
+        assert_eq!(kernels(&container(&[(2, 80), (1, 75)])).len(), 2);
+        assert!(fits(&[(2, 90)]) && fits(&[(2, 80), (1, 80)]) && fits(&[(1, 90)]));
+        assert!(!fits(&[(2, 80)]) && !fits(&[(2, 100), (1, 100)]) && !fits(&[(2, 86), (2, 75)]));
+        assert!(kernels(b"nothing of the kind").is_empty());
+        assert!(kernels(&FATBIN).is_empty());
+    }
+
+    #[test]
+    fn this_program_is_for_this_processor() {
+        let exe = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        assert_eq!(elf(&exe), Ok(()));
+        assert!(elf(&exe[..exe.len() / 2]).unwrap_err().contains("cut short"));
+        let mut other = exe.clone();
+        other[18] = 183;
+        assert!(elf(&other).unwrap_err().contains("64-bit Arm"));
+        other[4] = 1;
+        assert!(elf(&other).is_err() && elf(b"text").is_err() && elf(b"").is_err());
+    }
+}
