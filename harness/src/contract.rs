@@ -93,17 +93,17 @@ impl Limits {
 
     /// The limits under a contract. `exact` is the worst error over the tolerance that exact was seen to make.
     pub fn of(precision: Precision, beside: &Beside, official: bool, exact: Option<f64>) -> Self {
-        let tf32 = Self::tolerance(FAST_OF_TF32 * beside.tf32.max_abs);
         match precision {
             Precision::Fast if official => Self::tolerance(0.0),
-            Precision::Fast => tf32,
+            Precision::Fast => Self::tolerance(FAST_OF_TF32 * beside.tf32.max_abs),
             Precision::Exact => Self {
                 slack: EXACT_ELEMENT * beside.fp32.max_abs,
                 rel_l2_delta: EXACT_L2.max(EXACT_OF_FP32 * beside.fp32.rel_l2_delta),
                 worst_over_tol: if official { EXACT_CHALLENGE } else { HOPELESS },
             },
-            Precision::Auto if exact.unwrap_or(beside.fp32.worst_over_tol) <= 1.0 => Self::tolerance(0.0),
-            Precision::Auto => tf32,
+            Precision::Auto if exact.is_some_and(|worst| worst <= 1.0) => Self::tolerance(0.0),
+            // Where exact was not seen, or is beyond the tolerance itself: what an element of it may be.
+            Precision::Auto => Self::tolerance(EXACT_ELEMENT * beside.fp32.max_abs),
         }
     }
 
@@ -200,7 +200,8 @@ mod tests {
             let beside = Beside { fp32: errors(fp32, 1e-6), tf32: errors(8.0, 8e-4) };
             Limits::of(Precision::Auto, &beside, false, exact).slack
         };
-        assert_eq!((slack(0.5, None), slack(2.0, Some(0.9))), (0.0, 0.0));
-        assert!(slack(2.0, None) > 0.0 && slack(0.5, Some(1.1)) > 0.0);
+        assert_eq!(slack(2.0, Some(0.9)), 0.0);
+        // Below the tolerance of 1e-3, so of no effect; and beyond it.
+        assert!(slack(0.1, None) < 1e-3 && slack(2.0, None) > 1e-3 && slack(0.5, Some(1.1)) > 1e-3);
     }
 }
