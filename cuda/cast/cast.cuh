@@ -27,7 +27,9 @@ __device__ inline int matrix_source(int index) {
   return index - PACKED_PROJ + W_PROJ;
 }
 
-__device__ inline int matrix_of(int index) { return (index >= PACKED_ATTN) + (index >= PACKED_FC) + (index >= PACKED_PROJ); }
+__device__ inline int matrix_of(int index) {
+  return (index >= PACKED_ATTN) + (index >= PACKED_FC) + (index >= PACKED_PROJ);
+}
 
 // The same for vectors[index]. b_attn, gamma2 and beta2 are neighbours on both sides, and so are gamma1 and beta1.
 __device__ inline int vector_source(int index) {

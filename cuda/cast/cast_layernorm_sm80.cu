@@ -11,8 +11,8 @@ extern "C" __global__ void __launch_bounds__(CAST_THREADS)
                        const float* __restrict__ x,        // (rows, D)
                        __half* __restrict__ h,             // (rows, D)
                        int rows,
-                       unsigned* __restrict__ alarms,      // [ALARMS], or null: see alarm.cuh
-                       float* __restrict__ x_copy) {       // (rows, D): x once more, or null
+                       unsigned* __restrict__ alarms,  // [ALARMS], or null: see alarm.cuh
+                       float* __restrict__ x_copy) {   // (rows, D): x once more, or null
   if (reinterpret_cast<size_t>(weights) % 16 == 0)
     cast_or_layernorm<true>(weights, packed, vectors, x, h, rows, alarms, x_copy);
   else

@@ -1,10 +1,10 @@
 /* The exact block on sm_75 and sm_80: one resident kernel, one block of 256 threads per SM, a grid barrier between its
    stages; exact.cuh says what it computes, portable_memory.cuh where everything lies.
 
-   `Arch` is an architecture of common/ with its tiles: Large and Few of the products, KEYS of the attention. Everything that
-   a stage reads was written by other blocks in this launch, so no pointer is `__restrict__`. Shared memory:
-   ExactShared::BYTES. Limiter: tensor cores for many rows (three products each), the barriers and the two passes over the
-   weights for few. */
+   `Arch` is an architecture of common/ with its tiles: Large and Few of the products, KEYS of the attention. Everything
+   that a stage reads was written by other blocks in this launch, so no pointer is `__restrict__`. Shared memory:
+   ExactShared::BYTES. Limiter: tensor cores for many rows (three products each), the barriers and the two passes over
+   the weights for few. */
 #pragma once
 
 #include "exact/portable_attention.cuh"
@@ -13,7 +13,8 @@
 
 template <class Arch>
 struct ExactShared {
-  static constexpr int GEMM = max_of(SplitShared<Arch, typename Arch::Large>::BYTES, SplitShared<Arch, typename Arch::Few>::BYTES);
+  static constexpr int GEMM =
+      max_of(SplitShared<Arch, typename Arch::Large>::BYTES, SplitShared<Arch, typename Arch::Few>::BYTES);
   static constexpr int BYTES = max_of(GEMM, ExactAttentionShared<Arch::KEYS>::BYTES);
 };
 
@@ -28,7 +29,8 @@ __device__ __forceinline__ void product(uint4* shared, Parts a, Parts w, int row
 }
 
 // h = LayerNorm(x), scaled, in two parts; a warp a row.
-__device__ inline void layernorm_split(const float* x, const float* gamma, const float* beta, Parts h, float scale, int rows) {
+__device__ inline void layernorm_split(const float* x, const float* gamma, const float* beta, Parts h, float scale,
+                                       int rows) {
   const int warps = gridDim.x * blockDim.x / 32;
   for (int row = (blockIdx.x * blockDim.x + threadIdx.x) / 32; row < rows; row += warps) {
     const size_t offset = static_cast<size_t>(row) * D;
@@ -51,7 +53,8 @@ __device__ float4 each_of(float4 a, float4 b, Visit visit) {
 }
 __device__ inline float4 load_vector(const float* p) { return *reinterpret_cast<const float4*>(p); }
 
-__device__ __forceinline__ void cast_exact(const ExactArgs& args, const ExactMemory& memory, GridBarrier& barrier, uint4* shared) {
+__device__ __forceinline__ void cast_exact(const ExactArgs& args, const ExactMemory& memory, GridBarrier& barrier,
+                                           uint4* shared) {
   unsigned* const alarms = args.phases & EXACT_FORWARD ? nullptr : args.alarms;
   const bool aligned = reinterpret_cast<size_t>(args.weights) % 16 == 0;
   if (aligned)
@@ -59,15 +62,18 @@ __device__ __forceinline__ void cast_exact(const ExactArgs& args, const ExactMem
   else
     measure_weights<false>(args.weights, memory, alarms);
   meet(barrier);
-  if (blockIdx.x == gridDim.x - 1) find_scales(memory, reinterpret_cast<float*>(shared));
-  if (aligned)
-    split_weights<true>(args.weights, memory);
+  const int others = gridDim.x - 1;  // there is no GPU of one SM
+  if (static_cast<int>(blockIdx.x) == others)
+    find_scales(memory, reinterpret_cast<float*>(shared));
+  else if (aligned)
+    split_weights<true>(args.weights, memory, others);
   else
-    split_weights<false>(args.weights, memory);
+    split_weights<false>(args.weights, memory, others);
 }
 
 template <class Arch>
-__device__ __forceinline__ void forward_exact(const ExactArgs& args, const ExactMemory& memory, GridBarrier& barrier, uint4* shared) {
+__device__ __forceinline__ void forward_exact(const ExactArgs& args, const ExactMemory& memory, GridBarrier& barrier,
+                                              uint4* shared) {
   const Scales& scales = *memory.scales;
   const float* vectors = memory.vectors;
   const Parts w = memory.weights;
@@ -100,7 +106,8 @@ __device__ __forceinline__ void forward_exact(const ExactArgs& args, const Exact
     const float scale = scales.f;
     const float4 v = biased(sum, VECTOR_B_FC, column, SLAB_FC, scales.h2);
     (memory.f + (row * FFN + column))
-        .store(make_float4(gelu_exact(v.x) * scale, gelu_exact(v.y) * scale, gelu_exact(v.z) * scale, gelu_exact(v.w) * scale));
+        .store(make_float4(gelu_exact(v.x) * scale, gelu_exact(v.y) * scale, gelu_exact(v.z) * scale,
+                           gelu_exact(v.w) * scale));
   });
   meet(barrier);
   product<Arch, D, FFN>(shared, memory.f, w + PACKED_PROJ, rows, [&](size_t row, int column, float4 sum) {

@@ -1,10 +1,10 @@
 /* att = softmax(Q K^T / 8) V to fp32 accuracy, inside the resident kernel: 128 queries of one head at a time, keys
    streamed once.
 
-   Eight warps of 16 queries share tiles of KEYS keys in a double buffer, both parts of K and V in each. Q K^T and P V are
-   three products each, the small ones in sums of their own; P is split as it is. The running maximum is exact, and each
-   tile's part of P V is summed from zero before it is added to the output in fp32. Keys past the end are zero and masked.
-   Limiter: tensor cores, then shared-memory reads. */
+   Eight warps of 16 queries share tiles of KEYS keys in a double buffer, both parts of K and V in each. Q K^T and P V
+   are three products each, the small ones in sums of their own; P is split as it is. The running maximum is exact, and
+   each tile's part of P V is summed from zero before it is added to the output in fp32. Keys past the end are zero and
+   masked. Limiter: tensor cores, then shared-memory reads. */
 #pragma once
 
 #include "common/exp2.cuh"
@@ -21,7 +21,7 @@ using ExactQueryTile = Tile<EXACT_QUERIES, HEAD_DIM>;
 template <int KEYS>
 struct ExactAttentionShared {
   using KeyTile = Tile<KEYS, HEAD_DIM>;
-  static constexpr int BUFFER = 4 * KeyTile::SIZE;  // halves: hi and lo of K, then of V
+  static constexpr int BUFFER = 4 * KeyTile::SIZE;                                // halves: hi and lo of K, then of V
   static constexpr int BYTES = max_of(2 * BUFFER, 2 * ExactQueryTile::SIZE) * 2;  // the queries pass through first
 };
 
@@ -118,7 +118,8 @@ __device__ void add_values(ExactSoftmax& state, const float (&weights)[KEYS / 8]
     for (int e = 0; e < 4; ++e) state.out[j][e] += sums[j][e] + small[j][e];
 }
 
-// The 128 queries from `first_query` of one head; `qkv` and `att` point to the head's columns in the sequence's first row.
+// The 128 queries from `first_query` of one head; `qkv` and `att` point to the head's columns in the sequence's first
+// row.
 template <class Arch, int KEYS>
 __device__ void attend(uint4* shared, Parts qkv, Parts att, int first_query, int seq_len, bool causal,
                        const Undo& exponent, float out_scale) {
@@ -148,7 +149,8 @@ __device__ void attend(uint4* shared, Parts qkv, Parts att, int first_query, int
 #pragma unroll
       for (int depth = 0; depth < 4; ++depth)
         load_a<ExactQueryTile>(q[part][depth],
-                               buffers + part * ExactQueryTile::SIZE + warp_query * ExactQueryTile::PITCH + 16 * depth, lane);
+                               buffers + part * ExactQueryTile::SIZE + warp_query * ExactQueryTile::PITCH + 16 * depth,
+                               lane);
     __syncthreads();
   }
 
@@ -240,7 +242,7 @@ __device__ void attention_split(uint4* shared, const ExactMemory& memory, int ro
     Undo exponent(scales.qkv[head], scales.qkv[HEADS + head]);
     exponent.second *= 1.4426950408889634f / 8.f;  // log2(e) / sqrt(HEAD_DIM)
     attend<Arch, KEYS>(shared, memory.qkv + (first_token * QKV + head * HEAD_DIM),
-                       memory.h + (first_token * D + head * HEAD_DIM), block * EXACT_QUERIES, seq_len, causal,
-                       exponent, scales.att * inverse(scales.qkv[2 * HEADS + head]));
+                       memory.h + (first_token * D + head * HEAD_DIM), block * EXACT_QUERIES, seq_len, causal, exponent,
+                       scales.att * inverse(scales.qkv[2 * HEADS + head]));
   }
 }

@@ -2,7 +2,8 @@
 
    Every block takes tiles of BM x BN in turn, as in gemm/gemm.cuh, with both parts of both operands in each stage. The
    tensor cores cut their sums off instead of rounding them, so a stage is summed from zero, small products first, and
-   then added in fp32; the slices of K meet in shared memory. Limiter: tensor cores for many rows, L2 latency for few. */
+   then added in fp32; the slices of K meet in shared memory. Limiter: tensor cores for many rows, L2 latency for few.
+ */
 #pragma once
 
 #include "common/ldmatrix.cuh"
@@ -15,7 +16,7 @@ struct SplitShared {
   static constexpr int B = 2 * G::A::SIZE;  // halves: hi and lo of a tile of a, then of w
   static constexpr int STAGE = B + 2 * G::B::SIZE;
   static constexpr int SUM_PITCH = G::BN + 8;  // floats
-  static constexpr int BYTES = max_of(STAGES * STAGE * 2, G::WK * G::BM * SUM_PITCH * 4);
+  static constexpr int BYTES = max_of(STAGES * STAGE * 2, G::WK* G::BM * SUM_PITCH * 4);
 };
 
 // One warp's operands of a stage: 16 deep, both parts.

@@ -62,7 +62,6 @@ __device__ void layernorm_block(int block, const float* x, const float* gamma, c
 #pragma unroll
     for (int i = 4 * lane; i < D; i += 128)
       *reinterpret_cast<float4*>(x_copy + offset + i) = load4<true>(x + offset, i);
-  normalise_row<ALIGNED>(x + offset, gamma, beta, lane, [&](int column, float4 v) {
-    *reinterpret_cast<uint2*>(h + offset + column) = pack_half4(v);
-  });
+  normalise_row<ALIGNED>(x + offset, gamma, beta, lane,
+                         [&](int column, float4 v) { *reinterpret_cast<uint2*>(h + offset + column) = pack_half4(v); });
 }

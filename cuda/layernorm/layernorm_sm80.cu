@@ -1,4 +1,5 @@
-/* LN2: h = LayerNorm(x1); and LN1 where the weights are prepared. Grid ceil(rows / 8), 256 threads, no shared memory. See layernorm.cuh. */
+/* LN2: h = LayerNorm(x1); and LN1 where the weights are prepared. Grid ceil(rows / 8), 256 threads, no shared memory.
+ * See layernorm.cuh. */
 #include "layernorm/layernorm.cuh"
 
 extern "C" __global__ void __launch_bounds__(LAYERNORM_THREADS)
