@@ -85,9 +85,9 @@ const fn of_twist(twist: Twist) -> Flavour {
 const CONTRACT: [(&str, &str, [usize; 2], Flavour); 21] = [
     ("bias-.02", "biases N(0, 0.02)", [7, 1024], Flavour { bias: 0.02, ..CHALLENGE }),
     ("bias-1", "biases N(0, 1)", [1, 600], Flavour { bias: 1.0, ..CHALLENGE }),
-    ("x-zero", "x = 0", [1, 130], of_x(X::Zero)),
+    ("x-zero", "x = 0", [1, 1024], of_x(X::Zero)),
     ("x-1e-20", "x within 1e-20", [64, 600], of_x(X::Scaled(1e-20))),
-    ("x-1e-3", "x within 0.001", [7, 1024], of_x(X::Scaled(1e-3))),
+    ("x-1e-3", "x within 0.001", [7, 130], of_x(X::Scaled(1e-3))),
     ("x-1e4", "x within 10,000", [7, 1024], of_x(X::Scaled(1e4))),
     ("x+30", "x around 30", [1, 600], of_x(X::Shifted(30.0))),
     ("x+3000", "x around 3000", [7, 4096], of_x(X::Shifted(3000.0))),
