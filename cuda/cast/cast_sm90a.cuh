@@ -100,7 +100,7 @@ __device__ __forceinline__ void cast_role(const CastArgs& args, uint32_t memory,
     }
     return;
   }
-  constexpr int PIECES = (CAST_CHUNK / 4 + CONVERTERS - 1) / CONVERTERS;  // of four numbers, all in registers before the stage is given back
+  constexpr int PIECES = (CAST_CHUNK / 4 + CONVERTERS - 1) / CONVERTERS;  // of four numbers
   for (int chunk = args.first + worker; chunk < args.last; chunk += workers, at.advance()) {
     watch.turn_to(chunk, args.alarms);
     mbarrier_wait(full + 8 * at.stage, at.parity);
@@ -110,7 +110,6 @@ __device__ __forceinline__ void cast_role(const CastArgs& args, uint32_t memory,
       const int i = threadIdx.x + p * CONVERTERS;
       if (i < CAST_CHUNK / 4) v[p] = load_shared_4(memory + at.stage * 16384 + 16 * i);
     }
-    mbarrier_arrive(empty + 8 * at.stage);
 #pragma unroll
     for (int p = 0; p < PIECES; p++) {
       const int i = threadIdx.x + p * CONVERTERS;
@@ -118,6 +117,7 @@ __device__ __forceinline__ void cast_role(const CastArgs& args, uint32_t memory,
       watch.add(v[p]);
       store_half4(args.packed + chunk * CAST_CHUNK + 4 * i, v[p]);
     }
+    mbarrier_arrive(empty + 8 * at.stage);  // not before the numbers are in use: they may still be on their way to the registers
   }
   watch.report(args.alarms);
 }

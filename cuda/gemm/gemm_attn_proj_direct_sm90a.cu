@@ -6,6 +6,7 @@
 struct AttnProjDirectArgs {
   NormArgs norm;
   const float* weights;  // (768, 768)
+  unsigned* alarms;
 };
 
 #define GEMM_ATTN_PROJ_DIRECT(BM, BN, STAGES)                                                                                            \
@@ -13,7 +14,7 @@ struct AttnProjDirectArgs {
       gemm_attn_proj_direct_##BM##x##BN(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap x1,                   \
                                         const __grid_constant__ CUtensorMap h, const AttnProjDirectArgs args) {                          \
     using Shape = DirectShape<BM, BN, D, D, STAGES>;                                                                                     \
-    gemm_direct<Shape>(&a, args.weights, NormEpilogue<Shape>(&x1, &h, args.norm), blockIdx.x);                                    \
+    gemm_direct<Shape>(&a, args.weights, NormEpilogue<Shape>(&x1, &h, args.norm), blockIdx.x, args.alarms, MATRIX_ATTN); \
   }
 
 GEMM_ATTN_PROJ_DIRECT(64, 32, 3)

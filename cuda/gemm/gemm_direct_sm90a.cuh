@@ -1,10 +1,11 @@
 /* C(rows, N) = epilogue(A(rows, K) fp16, B(K, N) fp32): the product for few rows, where a column of weights meets one or two blocks only.
 
    Casting such weights first would move them three times. Here converter warps fetch B as the caller stored it, round it to fp16 and lay it into the ring in the swizzled form that wgmma reads; the copy engine brings A alone. Products and epilogues are those of
-   gemm_sm90a.cuh. The one trick: weights are inputs, written by nobody in the chain, and a block takes less than half of a multiprocessor, so it starts
+   gemm_sm90a.cuh. Whoever rounds a weight also watches it (alarm.cuh), in the blocks of the first rows. The one trick: weights are inputs, written by nobody in the chain, and a block takes less than half of a multiprocessor, so it starts
    beside its predecessors and has most of its B when they end: what it waits for then is A.
    A block has one tile. Limiter: latency; the bytes of A into an SM after the wait, those of B only where the predecessors are too short to hide them. */
 #pragma once
+#include "common/watch_sm90a.cuh"
 #include "gemm/epilogue_half_sm90a.cuh"
 #include "gemm/gemm_sm90a.cuh"
 
@@ -28,12 +29,13 @@ struct DirectShape {
   static constexpr int PIECES = DEPTH / ROWS;               // of a stage that one thread converts
   static_assert(BM == 64 || BM == 128, "one or two warpgroups");
   static_assert(N % BN == 0 && K % (DEPTH * SPLITS) == 0 && BN % (SWIZZLE / 2) == 0 && STAGES <= PARTS, "whole tiles");
-  static_assert(ROWS % 8 == 0 && DEPTH % ROWS == 0, "whole pieces");
+  static_assert(ROWS % 8 == 0 && DEPTH % ROWS == 0 && PARTS % GROUPS == 0, "whole pieces");
 };
 
 struct DirectHalfArgs {
   const float* bias;     // (N)
   const float* weights;  // (K, N), aligned to 4 bytes
+  unsigned* alarms;
 };
 
 // The columns of one tile as a matrix of their own
@@ -65,9 +67,9 @@ __device__ __forceinline__ void store_shared_words(uint32_t address, uint32_t x,
   asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(x), "r"(y) : "memory");
 }
 
-// `b`: the tile's first column in the first row that this block multiplies
+// `b`: the tile's first column in the first row that this block multiplies. A weight that has been rounded has been seen.
 template <class S, bool ALIGNED>
-__device__ __forceinline__ void convert(const float* b, uint32_t ring, uint32_t full, uint32_t empty) {
+__device__ __forceinline__ Observation convert(const float* b, uint32_t ring, uint32_t full, uint32_t empty) {
   constexpr int GROUP = S::CONVERTERS / S::GROUPS, PER_SLAB = S::SWIZZLE / 8;  // threads
   const int group = (threadIdx.x - S::MULTIPLIERS - 32) / GROUP, thread = (threadIdx.x - S::MULTIPLIERS - 32) % GROUP;
   const int row = thread / S::LANES, four = thread % S::LANES, chunk = four % PER_SLAB / 2;
@@ -81,21 +83,27 @@ __device__ __forceinline__ void convert(const float* b, uint32_t ring, uint32_t 
     b += static_cast<size_t>(S::DEPTH * S::GROUPS) * S::N;
   };
   fetch();
+  Observation seen;
   Ring<S::STAGES> at;
   if (S::GROUPS == 2 && group == 1) at.advance();
 #pragma unroll 1
   for (int part = group; part < S::PARTS; part += S::GROUPS) {
     mbarrier_wait(empty + 8 * at.stage, at.parity ^ 1);
+    HalfObservation look;
 #pragma unroll
-    for (int p = 0; p < S::PIECES; p++)
-      store_shared_words(to + at.stage * S::STAGE_BYTES + p * (S::ROWS * S::SWIZZLE), pack_half2(v[p].x, v[p].y), pack_half2(v[p].z, v[p].w));
+    for (int p = 0; p < S::PIECES; p++) {
+      const uint32_t low = pack_half2(v[p].x, v[p].y), high = pack_half2(v[p].z, v[p].w);
+      store_shared_words(to + at.stage * S::STAGE_BYTES + p * (S::ROWS * S::SWIZZLE), low, high);
+      look.add(low, high);
+    }
     fence_async_shared();
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) mbarrier_arrive(full + 8 * at.stage);
+    mbarrier_arrive(full + 8 * at.stage);
     if (part + S::GROUPS < S::PARTS) fetch();
+    look.move_to(seen);
 #pragma unroll
     for (int i = 0; i < S::GROUPS; i++) at.advance();
   }
+  return seen;
 }
 
 template <class S, class Epilogue>
@@ -120,7 +128,6 @@ template <class S>
 __device__ __forceinline__ void multiply(float (&d)[S::BN / 2], uint32_t ring, uint32_t full, uint32_t empty, int warpgroup) {
   const uint64_t a_form = wgmma_descriptor<128>(16, 1024);
   const uint64_t b_form = wgmma_descriptor<S::SWIZZLE>(S::DEPTH * S::SWIZZLE, 8 * S::SWIZZLE);
-  const bool releases = (threadIdx.x & 127) == 0;
   Ring<S::STAGES> at;
   int previous = 0;
   for (int part = 0; part < S::PARTS; part++) {
@@ -132,16 +139,18 @@ __device__ __forceinline__ void multiply(float (&d)[S::BN / 2], uint32_t ring, u
       Wgmma<S::BN>::template ss<1>(d, wgmma_at(a_form, a + k / 4 * (S::BM * 128) + k % 4 * 32), wgmma_at(b_form, b + 16 * S::SWIZZLE * k), (part | k) != 0);
     wgmma_commit();
     wgmma_wait<1>();
-    if (part > 0 && releases) mbarrier_arrive(empty + 8 * previous);
+    if (part > 0) mbarrier_arrive(empty + 8 * previous);
     previous = at.stage;
     at.advance();
   }
   wgmma_wait<0>();
 }
 
-// As gemm() of gemm_sm90a.cuh, with one tile for a block and the converters as a third role; `b` is aligned to 4 bytes
+// As gemm() of gemm_sm90a.cuh, with one tile for a block and the converters as a third role; `b` is aligned to 4 bytes.
+// Every thread arrives for itself at the ring's barriers: an elected one, after its warp has met, is no faster.
 template <class S, class Epilogue>
-__device__ __forceinline__ void gemm_direct(const CUtensorMap* a, const float* b, Epilogue epilogue, int tile) {
+__device__ __forceinline__ void gemm_direct(const CUtensorMap* a, const float* b, Epilogue epilogue, int tile,
+                                            unsigned* alarms, Matrix matrix) {
   using Memory = GemmMemory<S, Epilogue>;
   static_assert(Memory::TOTAL <= S::SHARED_LIMIT, "PER_SM blocks on a multiprocessor");
   const uint32_t base = shared_base(), full = base + Memory::BARRIERS, empty = full + 8 * S::STAGES;
@@ -153,8 +162,8 @@ __device__ __forceinline__ void gemm_direct(const CUtensorMap* a, const float* b
     pdl_launch();
     prefetch_tensor_map(a);
     for (int s = 0; s < S::STAGES; s++) {
-      mbarrier_init(full + 8 * s, 1 + S::CONVERTERS / S::GROUPS / 32);
-      mbarrier_init(empty + 8 * s, S::WARPGROUPS);
+      mbarrier_init(full + 8 * s, 1 + S::CONVERTERS / S::GROUPS);
+      mbarrier_init(empty + 8 * s, S::MULTIPLIERS);
     }
     epilogue.init();
     fence_mbarrier_init();
@@ -164,10 +173,9 @@ __device__ __forceinline__ void gemm_direct(const CUtensorMap* a, const float* b
   if (threadIdx.x >= S::MULTIPLIERS) {
     if (threadIdx.x >= S::MULTIPLIERS + 32) {
       b += static_cast<size_t>(rank * S::PARTS * S::DEPTH) * S::N + n;
-      if ((reinterpret_cast<uintptr_t>(b) & 15) == 0)
-        convert<S, true>(b, base, full, empty);
-      else
-        convert<S, false>(b, base, full, empty);
+      const bool aligned = (reinterpret_cast<uintptr_t>(b) & 15) == 0;
+      Observation seen = aligned ? convert<S, true>(b, base, full, empty) : convert<S, false>(b, base, full, empty);
+      if (alarms != nullptr && row == 0) seen.report(alarms, matrix, 32.f * 4 * S::PIECES * S::PARTS / S::GROUPS);
     } else if (threadIdx.x == S::MULTIPLIERS) {
       produce_a<S>(a, epilogue, base, full, empty, rank * S::PARTS, row);
     }

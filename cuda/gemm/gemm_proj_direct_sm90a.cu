@@ -8,6 +8,7 @@ struct ProjDirectArgs {
   const float *bias, *residual;  // (768), x1 (rows, 768)
   float* out;                    // (rows, 768), 16-byte aligned
   const float* weights;          // (3072, 768)
+  unsigned* alarms;
   int rows;
 };
 
@@ -15,7 +16,7 @@ struct ProjDirectArgs {
   extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(DirectShape<BM, BN, D, FFN, STAGES, SPLITS>::THREADS, BM == 64 ? 2 : 1)      \
       gemm_proj_direct_##BM##x##BN##_k##SPLITS(const __grid_constant__ CUtensorMap a, const ProjDirectArgs args) {                          \
     using Shape = DirectShape<BM, BN, D, FFN, STAGES, SPLITS>;                                                                              \
-    gemm_direct<Shape>(&a, args.weights, SplitEpilogue<Shape>(args.bias, args.residual, args.out, args.rows), blockIdx.x / SPLITS);         \
+    gemm_direct<Shape>(&a, args.weights, SplitEpilogue<Shape>(args.bias, args.residual, args.out, args.rows), blockIdx.x / SPLITS, args.alarms, MATRIX_PROJ); \
   }
 
 GEMM_PROJ_DIRECT(64, 32, 4, 4)

@@ -8,9 +8,11 @@
    rows the bytes from L2 to the SMs, activations and weights together.
 
    x is read before anything that output depends on is sent, and output is written after everything was received: they
-   may be the same. A grid smaller than the slices are many takes them in turns. */
+   may be the same. `x_copy` gets x once more, `alarms` what is unusual about fp32 weights; both may be null. A grid
+   smaller than the slices are many takes them in turns. */
 #pragma once
 
+#include "small/bystander.cuh"
 #include "small/phases.cuh"
 
 namespace small {
@@ -56,7 +58,7 @@ __device__ __forceinline__ void load_norm_row(Row& x, Row& gamma, Row& beta, con
 template <int MT, class W>
 __device__ __forceinline__ void block(const float* x, float* output, const typename W::Matrices& matrices,
                                       const Vectors& vectors, Workspace& workspace, int rows, int seq_len,
-                                      bool causal) {
+                                      bool causal, float* x_copy, unsigned* alarms) {
   using C = Cut<MT, W::SPLIT_PROJ>;
   using QkvS = typename C::Qkv;
   using AttnS = typename C::Attn;
@@ -108,10 +110,14 @@ __device__ __forceinline__ void block(const float* x, float* output, const typen
     if (!shared.TIGHT && has_proj) bring_proj(narrow, 8);
   };
   if (!has_qkv) bring_others();  // else after LN1, whose input and weights they would delay
+  const Bystander bystander(QkvS::COUNT);
+  if (x_copy) bystander.save(x, x_copy, rows);
+  if (alarms) bystander.watch(vectors, alarms);
 
   const Epoch last = workspace.epoch[blockIdx.x];
   Exchange& exchange = workspace.copy[last.launches % 2];
   using Mine = Share<MT, W>;
+  WatchOf<W> watch;
   uint32_t a[D / Mine::DEPTHS / 16][Mine::TILES][4];
   uint32_t parity =
       0;  // of the arrivals: the first slice's, then the next one's if the grid is smaller than the slices are many
@@ -138,7 +144,7 @@ __device__ __forceinline__ void block(const float* x, float* output, const typen
         next_slice();
         bring_qkv(slice, 0);
       }
-      dense<QkvS, W, Mine>(a, shared.qkv(), shared.qkv_sums(), qkv_arrived, parity, shared.b_qkv, slice, rows,
+      dense<QkvS, W, Mine>(a, shared.qkv(), shared.qkv_sums(), qkv_arrived, parity, shared.b_qkv, slice, rows, watch,
                            [&](int row, int column, float4 sum) {
                              send(column < 2 * D ? exchange.qk.at(row, column) : exchange.v.at(row, column - 2 * D),
                                   sum);
@@ -162,7 +168,7 @@ __device__ __forceinline__ void block(const float* x, float* output, const typen
       next_slice();
       bring_attn(slice, 0);
     }
-    attend<AttnS, W, MT>(shared, attn_arrived, parity, exchange, x, slice, rows, seq_len, causal);
+    attend<AttnS, W, MT>(shared, attn_arrived, parity, exchange, x, slice, rows, seq_len, causal, watch);
   }
   if constexpr (shared.TIGHT) {  // now that qkv's place is free of weights, sums, K and V
     async_fence();
@@ -196,7 +202,7 @@ __device__ __forceinline__ void block(const float* x, float* output, const typen
       next_slice();
       bring_fc(slice, 0);
     }
-    dense<FcS, W, Mine>(a, shared.fc, shared.fc_sums(), fc_arrived, parity, shared.b_fc, slice, rows,
+    dense<FcS, W, Mine>(a, shared.fc, shared.fc_sums(), fc_arrived, parity, shared.b_fc, slice, rows, watch,
                         [&](int row, int column, float4 sum) {
                           send(exchange.f.at(row, column),
                                make_float4(gelu(sum.x), gelu(sum.y), gelu(sum.z), gelu(sum.w)));
@@ -209,7 +215,7 @@ __device__ __forceinline__ void block(const float* x, float* output, const typen
       next_slice();
       bring_proj(slice, 0);
     }
-    project<ProjS, W, MT, Mine>(shared, proj_arrived, parity, exchange, slice, rows, output);
+    project<ProjS, W, MT, Mine>(shared, proj_arrived, parity, exchange, slice, rows, output, watch, alarms);
   }
   if (threadIdx.x == 0)
     workspace.epoch[blockIdx.x] = {last.launches + 1, static_cast<uint32_t>(rows), C::SPLIT, C::SPLIT_PROJ};

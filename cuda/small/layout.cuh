@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/alarm.cuh"
 #include "dims.h"
 
 namespace small {
@@ -19,16 +20,16 @@ constexpr int COLS = 24;  // columns of a slice, but for the narrow matrices' up
 /* A matrix (K, N) of the block, its place in the caller's buffer, and GROUP: how many neighbouring k a lane takes for
    its own, which is what its vector loads of A bring (stream.cuh). */
 struct Qkv {
-  static constexpr int K = D, N = QKV, OFFSET = W_QKV, GROUP = 4;
+  static constexpr int K = D, N = QKV, OFFSET = W_QKV, GROUP = 4, ALARM = MATRIX_QKV;
 };
 struct Attn {
-  static constexpr int K = D, N = D, OFFSET = W_ATTN, GROUP = 16;
+  static constexpr int K = D, N = D, OFFSET = W_ATTN, GROUP = 16, ALARM = MATRIX_ATTN;
 };
 struct Fc {
-  static constexpr int K = D, N = FFN, OFFSET = W_FC, GROUP = 4;
+  static constexpr int K = D, N = FFN, OFFSET = W_FC, GROUP = 4, ALARM = MATRIX_FC;
 };
 struct Proj {
-  static constexpr int K = FFN, N = D, OFFSET = W_PROJ, GROUP = 8;
+  static constexpr int K = FFN, N = D, OFFSET = W_PROJ, GROUP = 8, ALARM = MATRIX_PROJ;
 };
 
 /* The part of matrix M that a CTA takes: ROWS x WIDTH, K / ROWS splits of one column range lying next to each other in

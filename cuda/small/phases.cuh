@@ -3,6 +3,7 @@
    of the warps, and over CTAs in the order of the splits: the same bits every time. */
 #pragma once
 
+#include "common/watch_sm90a.cuh"
 #include "small/attention.cuh"
 #include "small/exchange.cuh"
 #include "small/layernorm.cuh"
@@ -20,13 +21,65 @@ __device__ __forceinline__ void zero(float (&sums)[MT][TILES][4]) {
       for (int i = 0; i < 4; ++i) sums[m][u][i] = 0;
 }
 
+/* What a thread has seen of the weights (alarm.cuh): fp32 ones are watched on their way through the registers, prepared
+   ones were watched when they were cast. */
+struct Blind {
+  __device__ __forceinline__ void add(uint32_t, uint32_t) {}
+};
+template <bool WATCH>
+struct Watch {
+  using Look = Blind;
+  template <class S, int TIMES>
+  __device__ __forceinline__ void take(Blind&) {}
+  __device__ __forceinline__ void lay_down(void*) const {}
+  __device__ __forceinline__ void report(const void*, unsigned*) {}
+};
+template <>
+struct Watch<true> {
+  using Look = HalfObservation;
+  Observation seen[4];
+  int count[4] = {0, 0, 0, 0};  // by all warps
+
+  template <class S, int TIMES>  // TIMES warps read the same
+  __device__ __forceinline__ void take(HalfObservation& look) {
+    look.move_to(seen[S::Matrix::ALARM]);
+    count[S::Matrix::ALARM] += S::ROWS * S::WIDTH * TIMES;
+  }
+  // The last four warps, which have nothing to finish when rows are few, report for all of them.
+  __device__ __forceinline__ void lay_down(void* to) const {
+#pragma unroll
+    for (int m = 0; m < 4; ++m)
+      static_cast<float2*>(to)[m * THREADS + threadIdx.x] = make_float2(seen[m].largest, seen[m].squares);
+  }
+  __device__ __forceinline__ void report(const void* from, unsigned* alarms) {
+    const int matrix = static_cast<int>(threadIdx.x / 32) - (WARPS - 4);
+    int weights = 0;
+#pragma unroll
+    for (int m = 0; m < 4; ++m) weights = m == matrix ? count[m] : weights;
+    if (weights && alarms) {
+      Observation all;
+#pragma unroll
+      for (int w = 0; w < WARPS; ++w) {
+        const float2 one = static_cast<const float2*>(from)[matrix * THREADS + 32 * w + threadIdx.x % 32];
+        all.largest = fmaxf(all.largest, one.x), all.squares += one.y;
+      }
+      all.report(alarms, matrix, weights);
+    }
+#pragma unroll
+    for (int m = 0; m < 4; ++m) seen[m] = Observation(), count[m] = 0;
+  }
+};
+template <class W>
+using WatchOf = Watch<sizeof(typename W::Element) == 4>;
+
 /* One step of the MMA for all row tiles and the whole width of the slice. */
-template <class S, class W, int MT>
+template <class S, class W, int MT, class Seen>
 __device__ __forceinline__ void multiply(float (&sums)[MT][S::TILES][4], const uint32_t (&a)[MT][4],
-                                         const typename W::Element* slice, int step) {
+                                         const typename W::Element* slice, int step, Seen& seen) {
 #pragma unroll
   for (int u = 0; u < S::TILES; ++u) {
     const uint2 b = W::template fragment<S>(slice, step, u);
+    seen.add(b.x, b.y);
 #pragma unroll
     for (int m = 0; m < MT; ++m) mma(sums[m][u], a[m], b);
   }
@@ -120,27 +173,31 @@ __device__ __forceinline__ bool meet(float4& sum, float (&sums)[4][MAX_ROWS][D],
 template <class S, class W, class Mine, class Finish>
 __device__ __forceinline__ void dense(const uint32_t (&a)[D / Mine::DEPTHS / 16][Mine::TILES][4],
                                       const typename W::Element* weights, Summands area, uint64_t* arrived,
-                                      uint32_t parity, const float* bias, int slice, int rows, Finish finish) {
+                                      uint32_t parity, const float* bias, int slice, int rows, WatchOf<W>& watch,
+                                      Finish finish) {
   constexpr int STEPS = D / Mine::DEPTHS / 16;
   const Quad<S> mine;
   float sums[Mine::TILES][S::TILES][4];
+  typename WatchOf<W>::Look look;
   zero(sums);
   barrier_wait(arrived, parity);
 #pragma unroll
-  for (int s = 0; s < STEPS; ++s) multiply<S, W>(sums, a[s], weights, STEPS * Mine::depth() + s);
+  for (int s = 0; s < STEPS; ++s) multiply<S, W>(sums, a[s], weights, STEPS * Mine::depth() + s, look);
   __syncwarp();
   lay_down(area.of(Mine::depth()) + Mine::row() * S::WIDTH, sums);
   __syncthreads();
   if (mine.row < rows)
     finish(mine.row, S::column(slice) + mine.c,
            add(pick_up<Mine::DEPTHS>(area.first + mine.row * S::WIDTH + mine.c, area.stride), quad(bias + mine.c)));
+  watch.template take<S, 1>(look);
 }
 
 /* Attention of this slice's heads, times its part of the output projection, + bias + x: x1. Where that is a sum over
  * splits, only this slice's summand. */
 template <class S, class W, int MT, class Shared>
 __device__ __forceinline__ void attend(Shared& shared, uint64_t* arrived, uint32_t parity, Exchange& exchange,
-                                       const float* x, int slice, int rows, int seq_len, bool causal) {
+                                       const float* x, int slice, int rows, int seq_len, bool causal,
+                                       WatchOf<W>& watch) {
   constexpr int HEADS_HERE = S::ROWS / HEAD_DIM;
   const int warp = threadIdx.x / 32, head = warp / MT, tile = warp % MT;  // of the slice's heads, of the queries
   const int split = S::split(slice), column = S::column(slice);
@@ -156,20 +213,23 @@ __device__ __forceinline__ void attend(Shared& shared, uint64_t* arrived, uint32
                                                         shared.staged_k(), shared.staged_v());
   attention<MT>(in, 16 * tile, rows, seq_len, causal, reinterpret_cast<uint32_t (&)[4][4]>(a));
   float sums[1][S::TILES][4];
+  typename WatchOf<W>::Look look;
   zero(sums);
   barrier_wait(arrived, parity);
 #pragma unroll
-  for (int s = 0; s < 4; ++s) multiply<S, W>(sums, a[s], shared.attn, 4 * head + s);
+  for (int s = 0; s < 4; ++s) multiply<S, W>(sums, a[s], shared.attn, 4 * head + s, look);
   lay_down(shared.attn_sums[warp], sums);
   __syncthreads();
-  if (mine.row >= rows) return;
-  constexpr int STRIDE = sizeof shared.attn_sums[0] / 4;
-  const float4 sum =
-      pick_up<HEADS_HERE>(shared.attn_sums[mine.row / 16] + mine.row % 16 * S::WIDTH + mine.c, MT * STRIDE);
-  if constexpr (S::SPLITS == 1)
-    send(exchange.x1.at(mine.row, column + mine.c), add(add(sum, quad(shared.b_attn + mine.c)), residual));
-  else
-    send(&exchange.attn_sums[split][mine.row][column + mine.c], sum);
+  if (mine.row < rows) {
+    constexpr int STRIDE = sizeof shared.attn_sums[0] / 4;
+    const float4 sum =
+        pick_up<HEADS_HERE>(shared.attn_sums[mine.row / 16] + mine.row % 16 * S::WIDTH + mine.c, MT * STRIDE);
+    if constexpr (S::SPLITS == 1)
+      send(exchange.x1.at(mine.row, column + mine.c), add(add(sum, quad(shared.b_attn + mine.c)), residual));
+    else
+      send(&exchange.attn_sums[split][mine.row][column + mine.c], sum);
+  }
+  watch.template take<S, MT>(look);
 }
 
 /* The row of x1 from its summands, in their order, and `base`, x + bias, in shared memory; this lane's part, which is
@@ -196,7 +256,8 @@ __device__ __forceinline__ Row assemble(Exchange& exchange, const float* base, i
 /* This slice's part of f W + bias + x1: the output. */
 template <class S, class W, int MT, class Mine, class Shared>
 __device__ __forceinline__ void project(Shared& shared, uint64_t* arrived, uint32_t parity, Exchange& exchange,
-                                        int slice, int rows, float* output) {
+                                        int slice, int rows, float* output,
+                                        WatchOf<W>& watch, unsigned* alarms) {
   constexpr int DEPTH = S::ROWS / Mine::DEPTHS, BLOCKS = DEPTH / 32,
                 BATCH = MT > 1 || BLOCKS < 8 ? 2 * Mine::GROUPS : 8, VECTORS = 2 * Mine::TILES;
   static_assert(BLOCKS % BATCH == 0);
@@ -210,6 +271,7 @@ __device__ __forceinline__ void project(Shared& shared, uint64_t* arrived, uint3
   const __half* sample = rows > FEW_ROWS ? exchange.f.at(rows - 1, k + lane * 8 % DEPTH) : nullptr;
   constexpr int CHAINS = MT == 1 ? 4 : 1;  // of sums that do not wait for one another
   float sums[CHAINS][Mine::TILES][S::TILES][4];
+  typename WatchOf<W>::Look look;
 #pragma unroll
   for (int chain = 0; chain < CHAINS; ++chain) zero(sums[chain]);
 #pragma unroll
@@ -226,7 +288,8 @@ __device__ __forceinline__ void project(Shared& shared, uint64_t* arrived, uint3
       for (int h = 0; h < 2; ++h) {
         uint32_t a[Mine::TILES][4];
         fragments<Mine::TILES>(a, in[i], h);
-        multiply<S, W>(sums[(2 * i + h) % CHAINS], a, shared.proj(), DEPTH / 16 * Mine::depth() + 2 * (first + i) + h);
+        multiply<S, W>(sums[(2 * i + h) % CHAINS], a, shared.proj(), DEPTH / 16 * Mine::depth() + 2 * (first + i) + h,
+                       look);
       }
   }
 #pragma unroll
@@ -236,12 +299,16 @@ __device__ __forceinline__ void project(Shared& shared, uint64_t* arrived, uint3
   __syncthreads();  // FC's sums may have lain where these go
   const Summands area = shared.proj_sums();
   lay_down(area.of(Mine::depth()) + Mine::row() * S::WIDTH, sums[0]);
+  watch.template take<S, 1>(look);
+  watch.lay_down(shared.fc);  // whose weights and sums are used up
   __syncthreads();
-  if (mine.row >= rows) return;
-  float4 sum = pick_up<Mine::DEPTHS>(area.first + mine.row * S::WIDTH + mine.c, area.stride);
-  if (meet<S, MT>(sum, exchange.proj_sums, split, mine.row, column + mine.c))
-    *reinterpret_cast<float4*>(output + mine.row * D + column + mine.c) =
-        add(add(sum, quad(shared.b_proj + mine.c)), floats(residual));
+  watch.report(shared.fc, alarms);
+  if (mine.row < rows) {
+    float4 sum = pick_up<Mine::DEPTHS>(area.first + mine.row * S::WIDTH + mine.c, area.stride);
+    if (meet<S, MT>(sum, exchange.proj_sums, split, mine.row, column + mine.c))
+      *reinterpret_cast<float4*>(output + mine.row * D + column + mine.c) =
+          add(add(sum, quad(shared.b_proj + mine.c)), floats(residual));
+  }
 }
 
 }  // namespace small

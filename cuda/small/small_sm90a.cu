@@ -1,4 +1,4 @@
-/* The kernels for few rows on sm_90a; block.cuh describes them. _16, _32, _64: up to so many rows.
+/* The kernels for few rows on sm_90a; block.cuh describes them. _16, _32: up to so many rows.
    small_f32: weights aligned to 16 bytes, through tensor maps. small_f32_unaligned: aligned to 4. small_prepared: from
    small_prepare's. */
 #include "small/block.cuh"
@@ -16,7 +16,6 @@ template <int MT, class W>
 constexpr size_t SHARED = sizeof(small::Shared<MT, W>);
 static_assert(SHARED<1, small::Fp32Weights> == 190208 && SHARED<1, small::PackedWeights> == 171392);
 static_assert(SHARED<2, small::Fp32Weights> == 214784 && SHARED<2, small::PackedWeights> == 223616);
-static_assert(SHARED<4, small::Fp32Weights> == 196352 && SHARED<4, small::PackedWeights> == 223616);
 static_assert(sizeof(small::Workspace) == 5310464 && sizeof(small::Prepared) == 14195712);
 
 }  // namespace
@@ -24,24 +23,24 @@ static_assert(sizeof(small::Workspace) == 5310464 && sizeof(small::Prepared) == 
 #define SMALL(MT, ROWS)                                                                                               \
   extern "C" __global__ void __launch_bounds__(small::THREADS, 1)                                                     \
       small_f32_##ROWS(const float* x, float* output, const float* weights, small::Workspace* workspace, int rows,    \
-                       int seq_len, int causal, const __grid_constant__ small::Fp32Weights::Matrices maps) {          \
+                       int seq_len, int causal, float* x_copy, unsigned* alarms,                                      \
+                       const __grid_constant__ small::Fp32Weights::Matrices maps) {                                   \
     small::block<MT, small::Fp32Weights>(x, output, maps, vectors_of(weights), *workspace, rows, seq_len,             \
-                                         causal != 0);                                                                \
+                                         causal != 0, x_copy, alarms);                                                \
   }                                                                                                                   \
   extern "C" __global__ void __launch_bounds__(small::THREADS, 1)                                                     \
       small_f32_unaligned_##ROWS(const float* x, float* output, const float* weights, small::Workspace* workspace,    \
-                                 int rows, int seq_len, int causal) {                                                 \
+                                 int rows, int seq_len, int causal, float* x_copy, unsigned* alarms) {                \
     small::block<MT, small::UnalignedWeights>(x, output, {weights}, vectors_of(weights), *workspace, rows, seq_len,   \
-                                              causal != 0);                                                           \
+                                              causal != 0, x_copy, alarms);                                           \
   }                                                                                                                   \
   extern "C" __global__ void __launch_bounds__(small::THREADS, 1)                                                     \
       small_prepared_##ROWS(const float* x, float* output, const small::Prepared* p, small::Workspace* workspace,     \
-                            int rows, int seq_len, int causal) {                                                      \
+                            int rows, int seq_len, int causal, float* x_copy) {                                       \
     small::block<MT, small::PackedWeights>(x, output, {p},                                                            \
                                            {p->norm1, p->b_qkv, p->b_attn, p->norm2, p->b_fc, p->b_proj}, *workspace, \
-                                           rows, seq_len, causal != 0);                                               \
+                                           rows, seq_len, causal != 0, x_copy, nullptr);                              \
   }
 
 SMALL(1, 16)
 SMALL(2, 32)
-SMALL(4, 64)

@@ -66,7 +66,9 @@ impl Call<'_> {
         let (what, arguments) = match launch.kernel {
             Kernel::CastLayernorm => ("launch of the weight cast and LN1", self.cast_layernorm(launch)),
             Kernel::Gemm { gemm, tile } => (product_name(gemm), self.gemm(launch, gemm, &product::tiles(gemm)[tile])?),
-            Kernel::Direct { gemm, tile } => (product_name(gemm), self.direct(gemm, &direct::tiles(gemm)[tile])?),
+            Kernel::Direct { gemm, tile } => {
+                (product_name(gemm), self.direct(launch, gemm, &direct::tiles(gemm)[tile])?)
+            }
             Kernel::Attention { causal, .. } => ("launch of attention", self.attention(launch, causal)?),
             Kernel::Few { weights, tile } => ("launch of the block for few tokens", self.few(weights, tile)?),
             Kernel::FewPrepare => {
@@ -142,7 +144,7 @@ impl Call<'_> {
     }
 
     /// A product that reads the caller's weights as they are.
-    fn direct(&mut self, gemm: Gemm, tile: &Tile) -> Result<Arguments, Error> {
+    fn direct(&mut self, launch: &Launch, gemm: Gemm, tile: &Tile) -> Result<Arguments, Error> {
         let Buffers { x, output, weights, parts: w, .. } = self.buffers;
         let matrix = match gemm {
             Gemm::Qkv => W_QKV,
@@ -154,11 +156,15 @@ impl Call<'_> {
         let left = views::direct_left(self.left(gemm), gemm.depth(), self.buffers.rows, tile);
         let left = self.maps.get(&left)?;
         let maps = self.results(Arguments::new().map(&left), gemm, tile)?;
-        let (bias, rows) = (self.bias(gemm), pair(self.rows(), 0));
+        let (bias, rows, alarms) = (self.bias(gemm), pair(self.rows(), 0), self.alarms);
         Ok(match gemm {
-            Gemm::Qkv | Gemm::Fc => maps.words(&[bias, matrix]),
-            Gemm::AttnProj => maps.words(&[bias, *x, self.vector(vectors::GAMMA2), w.statistics, rows, matrix]),
-            Gemm::Proj => maps.words(&[bias, w.x1, *output, matrix, rows]),
+            Gemm::Qkv => {
+                let [weights, packed, chunks, alarms] = self.cast(launch);
+                maps.words(&[bias, matrix, weights, packed, chunks, alarms, pair(launch.working, 0)])
+            }
+            Gemm::Fc => maps.words(&[bias, matrix, alarms]),
+            Gemm::AttnProj => maps.words(&[bias, *x, self.vector(vectors::GAMMA2), w.statistics, rows, matrix, alarms]),
+            Gemm::Proj => maps.words(&[bias, w.x1, *output, matrix, alarms, rows]),
         })
     }
 
@@ -201,10 +207,13 @@ impl Call<'_> {
     }
 
     fn few(&mut self, weights: FewWeights, tile: usize) -> Result<Arguments, Error> {
-        let Buffers { x, output, weights: from, parts, .. } = self.buffers;
+        let Buffers { x, output, weights: from, x_copy, parts, .. } = self.buffers;
         let from = if weights == FewWeights::Prepared { parts.few_weights } else { *from };
         let counts = [u64::from(self.rows()), self.shape.seq_len as u64, u64::from(self.shape.causal)];
-        let arguments = Arguments::each(&[*x, *output, from, parts.few]).each_more(&counts);
+        let mut arguments = Arguments::each(&[*x, *output, from, parts.few]).each_more(&counts).each_more(&[*x_copy]);
+        if weights != FewWeights::Prepared {
+            arguments = arguments.each_more(&[self.alarms]);
+        }
         if weights != FewWeights::Aligned {
             return Ok(arguments);
         }
