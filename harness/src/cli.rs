@@ -84,7 +84,7 @@ pub struct Run {
     /// Weights of the timed calls
     #[arg(long, default_value = "both")]
     pub weights: Weights,
-    /// Seed of all random numbers; the default is a secret one
+    /// Seed of all random numbers; the default is a secret one, and one that is given here can be read by a candidate
     #[arg(long, value_parser = parse_seed)]
     pub seed: Option<u64>,
     /// Seconds that a call may take

@@ -37,7 +37,9 @@ pub fn compile(source: &Path, folder: &Path, gpu: Option<&Gpu>) -> Result<PathBu
         Failure::new(Reason::Environment, "no nvcc to compile a .cu file with: harness/toolkit installs one")
     })?;
     let stem = source.file_stem().map_or("candidate".into(), |s| s.to_string_lossy());
-    let library = folder.join(format!("{stem}.so"));
+    // Two candidates may have one name.
+    let taken = std::fs::read_dir(folder).map_or(0, Iterator::count);
+    let library = folder.join(format!("{stem}-{taken}.so"));
     let arch = architecture(gpu);
     let mut command = Command::new(&nvcc);
     command.args(["-O3", "-std=c++17", "-shared", "-Xcompiler", "-fPIC", "-cudart", "static"]);

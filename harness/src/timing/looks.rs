@@ -19,7 +19,7 @@ const SWAPPED: usize = 4;
 /// What one copy between two calls may cost the run, in us.
 const COPY_US: f64 = 5.0;
 /// Runs that are not looked into and take less than this share of the others' time skip work.
-const SKIPPED: f64 = 0.75;
+const SKIPPED: f64 = 0.85;
 
 /// Changes for a run of so many calls.
 pub fn draw(content: &Content, calls: usize, api: Api, stream: Stream) -> Changes {
