@@ -14,11 +14,22 @@ pub fn class(bank: &mut Bank, results: &[CaseResult]) -> Option<String> {
     Some(words(error, &bank.formats()))
 }
 
+/// So many times away from a format, an error is not that format's.
+const BETWEEN: f64 = 20.0;
+
 fn words(error: f64, formats: &[(&str, f64)]) -> String {
     let distance = |reference: f64| (error.max(1e-12) / reference).ln().abs();
     let nearest = formats.iter().min_by(|a, b| distance(a.1).total_cmp(&distance(b.1)));
     let Some(&(name, reference)) = nearest else { return "unknown".into() };
     let ratio = error / reference;
+    // Split operands: neither one nor the other.
+    let between = |low: &str, high: &str| {
+        let of = |name: &str| formats.iter().find(|f| f.0 == name).map_or(f64::NAN, |f| f.1);
+        error > BETWEEN * of(low) && BETWEEN * error < of(high)
+    };
+    if between("fp32", "TF32 or fp16") {
+        return format!("lies between fp32 and TF32 operands (relative error of output - x: {error:.1e})");
+    }
     if name == "fp32" {
         return format!("behaves like fp32 (relative error of output - x: {error:.1e})");
     }
@@ -35,5 +46,6 @@ mod tests {
         assert!(words(4.5e-4, &formats).contains("TF32 or fp16"));
         assert!(words(3e-3, &formats).contains("bf16"));
         assert!(words(2e-7, &formats).starts_with("behaves like fp32"));
+        assert!(words(4.7e-6, &formats).contains("between fp32 and TF32"));
     }
 }

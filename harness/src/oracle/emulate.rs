@@ -2,7 +2,8 @@
 //! What comes out beside the float64 oracle is what that format costs on the same data.
 //!
 //! Products are fp32 sums in blocks of K, LayerNorm centres once on an fp32 mean, the softmax subtracts the largest
-//! score, GELU takes a true tanh.
+//! score, GELU takes a true tanh. On the challenge's inputs at 1024 tokens the relative L2 error of `output - x` is 6e-7 to
+//! 8e-7, by the machine's GEMM; PyTorch's own was 7.4e-7 on an H200.
 
 use std::ops::Range;
 
