@@ -9,7 +9,6 @@ use crate::cuda::prepared::Prepared;
 use crate::error::Error;
 use crate::knobs::{Device, Knobs};
 use crate::options::{BlockOptions, Stream};
-use crate::precision::SolvePrecision;
 use crate::span::{Span, Tokens};
 use crate::weights::{WEIGHTS_LEN, Weights};
 use crate::{cpu, cuda, host};
@@ -26,16 +25,6 @@ fn driver() -> Result<Option<&'static Driver>, Error> {
     }
 }
 
-/// The GPU kernels have one precision in this version.
-fn check_precision(precision: SolvePrecision) -> Result<(), Error> {
-    match precision {
-        SolvePrecision::Fast => Ok(()),
-        SolvePrecision::Exact | SolvePrecision::Auto => {
-            Err(Error::Unsupported("precisions exact and auto need the CPU backend in this version".into()))
-        }
-    }
-}
-
 /// `solve()`: one sequence, nothing remembered.
 pub fn solve(x: usize, output: usize, weights: usize, seq_len: i32) -> Result<(), Error> {
     let tokens = Tokens::new(x, output, 1, seq_len)?;
@@ -47,11 +36,7 @@ pub fn solve(x: usize, output: usize, weights: usize, seq_len: i32) -> Result<()
             tokens.check_overlap(Some(&weights))?;
             cpu_forward(&tokens, values, false)
         }
-        Some(driver) => {
-            let precision = Knobs::get()?.precision;
-            check_precision(precision)?;
-            cuda::solve::solve(driver, &tokens, &weights, precision)
-        }
+        Some(driver) => cuda::solve::solve(driver, &tokens, &weights, Knobs::get()?.precision),
     }
 }
 
@@ -68,10 +53,7 @@ impl Block {
     pub fn create(weights: usize, options: BlockOptions) -> Result<Self, Error> {
         let weights = Span::weights(weights)?;
         match driver()? {
-            Some(driver) => {
-                check_precision(options.precision)?;
-                Prepared::create(driver, &weights, options).map(Self::Cuda)
-            }
+            Some(driver) => Prepared::create(driver, &weights, options).map(Self::Cuda),
             None => match (options.device, Knobs::get()?.device) {
                 (Some(ordinal), Device::Any) => Err(Error::NoDevice(format!("options->device is {ordinal}"))),
                 _ => Ok(Self::Cpu(CpuBlock { weights: RwLock::new(copy(host::read(&weights)?)?), options })),

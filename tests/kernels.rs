@@ -20,7 +20,7 @@ fn portable_names() -> Vec<String> {
     for gemm in Gemm::ALL {
         all.extend((0..TILES.len()).map(|tile| Kernel::Gemm { gemm, tile }));
     }
-    all.into_iter().map(portable::kernels::symbol).collect()
+    all.into_iter().map(portable::kernels::symbol).chain(["exact".into()]).collect()
 }
 
 fn hopper_names() -> Vec<String> {

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use libtest_mimic::{Arguments, Completion, Trial};
+use solve::cuda::arch::Arch;
+use solve::cuda::exact;
 use solve::cuda::portable::plan::{TILES, cast};
 use solve::cuda::workspace::{packed, vectors};
 use solve::dims;
@@ -13,7 +15,8 @@ use solve::weights::{PARAMS, WEIGHTS_LEN};
 
 fn main() -> std::process::ExitCode {
     type Test = (&'static str, fn(&Path));
-    let tests: [Test; 2] = [("sizes_and_offsets", sizes_and_offsets), ("gemm_tiles", gemm_tiles)];
+    let tests: [Test; 3] =
+        [("sizes_and_offsets", sizes_and_offsets), ("gemm_tiles", gemm_tiles), ("exact_forms", exact_forms)];
     let trials = tests.map(|(name, test)| {
         Trial::ignorable_test(name, move || {
             let Some(nvcc) = nvcc() else { return Ok(Completion::ignored_with("skipped: no nvcc")) };
@@ -50,7 +53,7 @@ fn check(nvcc: &Path, name: &str, includes: &str, equal: &[(String, usize)]) {
     let file = folder.join(name).with_extension("cu");
     fs::write(&file, source).expect("a scratch file");
     let mut command = Command::new(nvcc);
-    command.args(["-std=c++17", "-ptx", "-arch=compute_80", "-I"]).arg(root().join("cuda"));
+    command.args(["-std=c++17", "-ptx", "-arch=compute_90a", "-I"]).arg(root().join("cuda"));
     let output = command.arg("-o").arg(file.with_extension("ptx")).arg(&file).output().expect("nvcc runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
@@ -100,5 +103,37 @@ fn gemm_tiles(nvcc: &Path) {
             equal.push((format!("{kind}::THREADS"), tile.threads as usize));
         }
         check(nvcc, &format!("gemm_tiles_{name}"), &includes, &equal);
+    }
+}
+
+fn exact_forms(nvcc: &Path) {
+    for arch in Arch::ALL {
+        let Some(form) = exact::form(arch) else { continue };
+        let (header, space, threads, shared) = match arch {
+            Arch::Sm90a => ("exact_memory_sm90a", "exact90", "THREADS", "SHARED_BYTES"),
+            _ => (if arch == Arch::Sm75 { "exact_sm75" } else { "exact_sm80" }, "", "EXACT_THREADS", "EXACT_SHARED"),
+        };
+        let equal = [
+            (threads, form.threads as usize),
+            (shared, form.shared as usize),
+            ("EXACT_FIXED", form.fixed),
+            ("EXACT_PER_ROW", form.per_row),
+        ]
+        .map(|(name, value)| (format!("{space}::{name}"), value));
+        // What src/cuda/exact.rs writes into the arguments.
+        let arguments = [
+            ("sizeof(ExactArgs)", 64),
+            ("offsetof(ExactArgs, weights)", 16),
+            ("offsetof(ExactArgs, alarms)", 32),
+            ("offsetof(ExactArgs, seq_len)", 44),
+            ("offsetof(ExactArgs, phases)", 52),
+            ("offsetof(ExactArgs, keep_alarms)", 60),
+            ("EXACT_CAST * 10 + EXACT_FORWARD", 12),
+            ("RULE_EXACT * 100 + RULE_FAST * 10 + RULE_AUTO", 12),
+            ("ALARMS * 4 <= 256", 1),
+        ]
+        .map(|(name, value)| (name.to_owned(), value));
+        let equal = [&equal[..], &arguments].concat();
+        check(nvcc, header, &format!("#include <cstddef>\n#include \"exact/{header}.cuh\"\n"), &equal);
     }
 }

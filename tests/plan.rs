@@ -111,11 +111,11 @@ fn a_large_product_fills_the_gpu_and_a_small_one_uses_low_tiles() {
 fn the_workspace_is_linear_and_within_its_bound() {
     for rows in sizes() {
         let scratch = rows * 768 * 4;
-        assert!(Workspace::bytes(rows) + scratch <= rows * (40 << 10) + (80 << 20), "{rows} rows");
+        assert!(Workspace::bytes(rows) + scratch <= rows * (28 << 10) + (108 << 20), "{rows} rows");
         let more = Workspace::bytes(rows + 128) - Workspace::bytes(rows);
         // A few rows need less than the others.
         if rows > 64 {
-            assert_eq!(more, Workspace::bytes(256) - Workspace::bytes(128), "{rows} rows");
+            assert!(more <= 128 * (25 << 10), "{rows} rows");
         }
     }
 }

@@ -11,7 +11,7 @@ use solve::cuda::images::IMAGES;
 
 fn main() -> std::process::ExitCode {
     let wanted = [
-        ("hopper_multiplies_with_wgmma", Arch::Sm90a, &["HGMMA", "UTMALDG"][..]),
+        ("hopper_multiplies_with_wgmma", Arch::Sm90a, &["HGMMA"][..]),
         ("ampere_multiplies_with_mma_and_copies_asynchronously", Arch::Sm80, &["HMMA.16816.F32", "LDGSTS"][..]),
         ("turing_multiplies_with_mma", Arch::Sm75, &["HMMA.1688.F32"][..]),
     ];
@@ -27,8 +27,9 @@ fn has_instructions(arch: Arch, instructions: &[&str]) -> Result<Completion, Fai
         return Ok(Completion::ignored_with("skipped: no cuobjdump; harness/toolkit installs it"));
     };
     let images = IMAGES.iter().filter(|image| image.arch == arch && !image.ptx);
-    let images: Vec<_> =
-        images.filter(|image| ["gemm", "attention"].iter().any(|stage| image.name.starts_with(stage))).collect();
+    let images: Vec<_> = images
+        .filter(|image| ["gemm", "attention", "exact"].iter().any(|stage| image.name.starts_with(stage)))
+        .collect();
     if images.is_empty() {
         return Ok(Completion::ignored_with(format!("skipped: this build has no {}", arch.name())));
     }
@@ -42,7 +43,13 @@ fn has_instructions(arch: Arch, instructions: &[&str]) -> Result<Completion, Fai
         let output = command.env("PATH", path).arg("-sass").arg(&file).output()?;
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8_lossy(&output.stdout);
-        for instruction in instructions {
+        // The exact kernel's operands lie in memory as the products want them, so that plain bulk copies bring them.
+        let copies = match arch {
+            Arch::Sm90a if image.name.starts_with("exact") => Some("UBLKCP"),
+            Arch::Sm90a => Some("UTMALDG"),
+            _ => None,
+        };
+        for instruction in instructions.iter().copied().chain(copies) {
             assert!(text.contains(instruction), "no {instruction} in {}", image.name);
         }
         assert!(!text.contains("STL"), "{} stores to local memory", image.name);

@@ -108,11 +108,11 @@ pub enum Kernels {
 }
 
 impl Kernels {
-    /// Loads the architecture's files into the current context, for good.
-    pub fn load(arch: Arch, capability: (u32, u32)) -> Result<Self, Error> {
+    /// Loads the architecture's files into the current context, for good, on a GPU of so many SMs.
+    pub fn load(arch: Arch, capability: (u32, u32), sms: usize) -> Result<Self, Error> {
         match arch {
             Arch::Sm75 | Arch::Sm80 => portable::kernels::Kernels::load(arch, capability).map(Self::Portable),
-            Arch::Sm90a => hopper::kernels::Kernels::load(capability).map(Self::Hopper),
+            Arch::Sm90a => hopper::kernels::Kernels::load(capability, sms).map(Self::Hopper),
         }
     }
 
@@ -134,11 +134,9 @@ pub fn forward(device: &Device, shape: Shape, buffers: &Buffers, maps: &mut Maps
             let plan = portable::plan::forward(device.arch, device.sms, shape);
             (portable::block::steps(kernels, &plan, buffers), Edge::Full)
         }
-        Kernels::Hopper(kernels) => {
-            (hopper::block::forward(kernels, device.sms, shape, buffers, maps)?, Edge::Programmatic)
-        }
+        Kernels::Hopper(kernels) => (hopper::block::forward(kernels, shape, buffers, maps)?, Edge::Programmatic),
     };
-    steps.extend(device.kernels.exact().map(|exact| exact.forward(device.sms, shape, buffers, edge)));
+    steps.extend(exact_of(device, shape)?.map(|exact| exact.forward(device.sms, shape, buffers, edge)));
     Ok(steps)
 }
 
@@ -149,6 +147,16 @@ pub fn prepare(device: &Device, shape: Shape, buffers: &Buffers) -> Result<Vec<S
         Kernels::Portable(kernels) => portable::block::steps(kernels, &portable::plan::cast(), buffers),
         Kernels::Hopper(kernels) => hopper::block::prepare(kernels, buffers)?,
     };
-    steps.extend(device.kernels.exact().map(|exact| exact.prepare(device.sms, shape, buffers)));
+    steps.extend(exact_of(device, shape)?.map(|exact| exact.prepare(device.sms, shape, buffers)));
     Ok(steps)
+}
+
+/// The exact kernel, without which there is only fast.
+fn exact_of(device: &Device, shape: Shape) -> Result<Option<exact::Kernel>, Error> {
+    let exact = device.kernels.exact();
+    if exact.is_none() && shape.precision != SolvePrecision::Fast {
+        let arch = device.arch.name();
+        return Err(Error::Unsupported(format!("{arch} has precision fast only in this version")));
+    }
+    Ok(exact)
 }

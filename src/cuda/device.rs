@@ -51,16 +51,16 @@ impl Device {
                 return Err(Error::Unsupported(text));
             }
         };
-        let sms = attribute(number, Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        let sms = attribute(number, Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize;
 
         let mut context = ptr::null_mut();
         // SAFETY: writes one pointer.
         check("cuDevicePrimaryCtxRetain", unsafe { sys::cuDevicePrimaryCtxRetain(&mut context, number) })?;
         let context = Context(context);
         let entered = Entered::new(context)?;
-        let kernels = Kernels::load(arch, capability)?;
+        let kernels = Kernels::load(arch, capability, sms)?;
         drop(entered);
-        Ok(Self { ordinal, arch, sms: sms as usize, kernels, solver: Mutex::default(), context, lost: OnceLock::new() })
+        Ok(Self { ordinal, arch, sms, kernels, solver: Mutex::default(), context, lost: OnceLock::new() })
     }
 
     /// What `solve()` keeps between calls; the lock makes one call's work contiguous in the stream.

@@ -17,6 +17,8 @@ pub struct Form {
     pub shared: u32,
     /// Bytes of memory that do not depend on the rows: counters, scales, split weights. A multiple of 256.
     pub fixed: usize,
+    /// Bytes more where it keeps prepared weights, also a multiple of 256.
+    pub prepared: usize,
     /// Bytes of memory a row, of values on their way from one phase to the next. Nothing of them outlives a launch.
     pub per_row: usize,
 }
@@ -24,8 +26,11 @@ pub struct Form {
 /// The form of this architecture, where it has one.
 #[must_use]
 pub fn form(arch: Arch) -> Option<Form> {
+    let portable = |shared| Form { threads: 256, shared, fixed: 28_366_336, prepared: 0, per_row: 15_360 };
     match arch {
-        Arch::Sm75 | Arch::Sm80 | Arch::Sm90a => None,
+        Arch::Sm75 => Some(portable(46_080)),
+        Arch::Sm80 => Some(portable(94_208)),
+        Arch::Sm90a => None,
     }
 }
 

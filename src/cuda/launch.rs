@@ -33,6 +33,31 @@ impl Function {
         check("cuFuncGetAttribute", unsafe { sys::cuFuncGetAttribute(&mut bytes, attribute, self.0) })?;
         Ok(bytes)
     }
+
+    /// Clusters of so many blocks that the current device runs at the same time.
+    pub fn most_clusters(self, blocks: u32, threads: u32, shared: u32) -> Result<usize, Error> {
+        // SAFETY: an attribute is plain numbers.
+        let mut attribute: sys::CUlaunchAttribute = unsafe { std::mem::zeroed() };
+        attribute.id = Attribute::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+        attribute.value.clusterDim = sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: blocks, y: 1, z: 1 };
+        let config = sys::CUlaunchConfig {
+            gridDimX: blocks,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: shared,
+            hStream: ptr::null_mut(),
+            attrs: &mut attribute,
+            numAttrs: 1,
+        };
+        let mut count = 0;
+        // SAFETY: writes one number; the function is loaded for good.
+        let result = unsafe { sys::cuOccupancyMaxActiveClusters(&mut count, self.0, &config) };
+        check("cuOccupancyMaxActiveClusters", result)?;
+        Ok(usize::try_from(count).unwrap_or(0).max(1))
+    }
 }
 
 // SAFETY: a function may be launched from any thread in which its context is current.

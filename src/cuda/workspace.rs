@@ -174,12 +174,15 @@ struct Sizes {
 impl Sizes {
     fn new(arch: Arch, rows: usize, purpose: Purpose) -> Self {
         let whole_tiles = rows.next_multiple_of(TILE_ROWS);
-        let (exact, exact_row) = exact::form(arch).map_or((0, 0), |form| (form.fixed, form.per_row));
-        let exact_rows = whole_tiles * exact_row;
+        let (hopper, prepared) = (arch == Arch::Sm90a, purpose != Purpose::Stateless);
+        let (mut exact, mut exact_rows) = (0, 0);
+        if let Some(form) = exact::form(arch) {
+            exact = form.fixed + if prepared { form.prepared } else { 0 };
+            exact_rows = whole_tiles * form.per_row;
+        }
         if purpose == Purpose::Prepared(SolvePrecision::Exact) {
             return Self { packed: 0, vectors: 0, few: 0, few_weights: 0, exact, rows: exact_rows, x_copy: 0 };
         }
-        let (hopper, prepared) = (arch == Arch::Sm90a, purpose != Purpose::Stateless);
         // A prepared block that never has more than a few rows needs its weights in one fast form only.
         let only_few = hopper && prepared && rows <= FEW_ROWS;
         let stages = rows * PER_ROW.iter().sum::<usize>() + whole_tiles * STATISTICS;

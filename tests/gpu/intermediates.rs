@@ -66,8 +66,8 @@ pub fn hopper_forms(arch: Arch) {
     let weights = Memory::of(&host_weights);
     let run = |seq_len: usize, causal: bool, form: &dyn Fn(Shape, &Launch) -> Option<Launch>| {
         let shape = Shape { batch: 1, seq_len, causal, prepared: false, precision: SolvePrecision::Fast };
-        check(arch, shape, &weights, &host_weights, |device, buffers| {
-            let mut launches = forward(device.sms, shape, true);
+        check(arch, shape, &weights, &host_weights, |_, buffers| {
+            let mut launches = forward(kernels.chip, shape, true);
             for launch in &mut launches {
                 let Some(mut other) = form(shape, launch) else { continue };
                 // It casts what the other one would, with at least a block.
@@ -80,12 +80,11 @@ pub fn hopper_forms(arch: Arch) {
             hopper::block::steps(kernels, &launches, shape, buffers, &mut Maps::default())
         });
     };
-    let sms = device(arch).sms;
     for gemm in Gemm::ALL {
         for tile in 0..product::tiles(gemm).len() {
             run(300, false, &|shape, launch| {
                 let replaced = matches!(launch.kernel, Kernel::Gemm { gemm: other, .. } if other == gemm);
-                replaced.then(|| product::product_in(sms, gemm, tile, shape.rows()))
+                replaced.then(|| product::product_in(kernels.chip, gemm, tile, shape.rows()))
             });
         }
         for tile in 0..direct::tiles(gemm).len() {

@@ -34,8 +34,8 @@ fn kernels(arch: Arch) -> &'static Portable {
     }
 }
 
-/// Addresses first, then one int: the form of every portable kernel.
-fn run(arch: Arch, planned: &Launch, addresses: &[u64], number: usize) {
+/// Every parameter of a portable kernel is an address or an int.
+fn run(arch: Arch, planned: &Launch, arguments: &[u64]) {
     let step = Step {
         what: planned.stage.name(),
         function: kernels(arch).get(planned.kernel),
@@ -44,7 +44,7 @@ fn run(arch: Arch, planned: &Launch, addresses: &[u64], number: usize) {
         shared: planned.shared,
         edge: Edge::Full,
         cooperative: false,
-        arguments: Arguments::each(&[addresses, &[number as u64]].concat()),
+        arguments: Arguments::each(arguments),
     };
     // SAFETY: each test lists its kernel's parameters and gives buffers of the planned shape.
     device(arch).run(|| unsafe { launch(&step, Stream::LEGACY) }).expect("launch");
@@ -80,12 +80,16 @@ pub fn cast_and_layernorm(arch: Arch) {
         let (to, to_vectors) = (Memory::poisoned(packed::LEN / 2), Memory::poisoned(vectors::LEN));
         let (x_there, h) = (Memory::of(&x[..rows * D]), Memory::poisoned(rows * D / 2));
         let step = planned(arch, rows_shape(rows, false), Stage::CastLayernorm1);
-        run(arch, &step, &[from.at(), to.at(), to_vectors.at(), x_there.at(), h.at()], rows);
+        let (alarms, x_copy) = (Memory::of(&[0.0; 64]), Memory::poisoned(rows * D));
+        let outputs = [to.at(), to_vectors.at(), x_there.at(), h.at(), rows as u64, alarms.at(), x_copy.at()];
+        run(arch, &step, &[&[from.at()], &outputs[..]].concat());
+        assert!(alarms.read() == [0.0; 64], "alarms about usual weights");
+        assert!(x_copy.read() == x[..rows * D], "the copy of x, {rows} rows");
         check(&format!("LN1 of {rows} rows"), &h.read_half(rows * D), &wanted[..rows * D], HALF);
         assert!(to.read_half(packed::LEN) == wanted_packed, "packed, weights {offset} bytes off, {rows} rows");
         let got = to_vectors.read();
         assert!(got[..wanted_vectors.len()] == wanted_vectors[..], "vectors, weights {offset} bytes off");
-        for memory in [&to, &to_vectors, &h] {
+        for memory in [&to, &to_vectors, &h, &alarms, &x_copy] {
             memory.check_guards();
         }
     }
@@ -103,7 +107,7 @@ pub fn layernorm(arch: Arch) {
     for rows in ROWS {
         let (x, h) = (Memory::of(&x[..rows * D]), Memory::poisoned(rows * D / 2));
         let step = planned(arch, rows_shape(rows, true), Stage::Layernorm1);
-        run(arch, &step, &[x.at(), gamma.at(), beta.at(), h.at()], rows);
+        run(arch, &step, &[x.at(), gamma.at(), beta.at(), h.at(), rows as u64, 0]);
         check(&format!("{rows} rows"), &h.read_half(rows * D), &wanted[..rows * D], (1e-4, 5.2e-4));
         h.check_guards();
     }
@@ -133,7 +137,7 @@ pub fn gemm(arch: Arch, gemm: Gemm) {
             let out = Memory::poisoned(if half_output { rows * columns / 2 } else { rows * columns });
             let step = gemm_in(arch, gemm, index, rows);
             let residual = if half_output { 0 } else { residual_there.at() };
-            run(arch, &step, &[a_there.at(), w_there.at(), bias_there.at(), residual, out.at()], rows);
+            run(arch, &step, &[a_there.at(), w_there.at(), bias_there.at(), residual, out.at(), rows as u64]);
             let got = if half_output { out.read_half(rows * columns) } else { out.read() };
             let tolerance = if half_output { HALF } else { single(depth) };
             let what = format!("{rows} rows in tiles of {}x{}", tile.m, tile.n);
@@ -157,7 +161,7 @@ pub fn attention(arch: Arch, causal: bool) {
         let (from, to) = (halves(&qkv), Memory::poisoned(rows * D / 2));
         let shape = Shape { batch, seq_len, causal, prepared: false, precision: SolvePrecision::Fast };
         let step = planned(arch, shape, Stage::Attention);
-        run(arch, &step, &[from.at(), to.at()], seq_len);
+        run(arch, &step, &[from.at(), to.at(), seq_len as u64]);
         // P is rounded to fp16 before it meets V, whose values are at most 1.
         let what = format!("{batch} sequences of {seq_len}, sharpness {sharpness}");
         check(&what, &to.read_half(rows * D), &wanted, (6e-4, 6e-4));

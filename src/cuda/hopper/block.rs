@@ -14,14 +14,8 @@ use crate::precision::SolvePrecision;
 use crate::weights::{W_ATTN, W_FC, W_PROJ, W_QKV};
 
 /// The steps of one forward.
-pub fn forward(
-    kernels: &Kernels,
-    sms: usize,
-    shape: Shape,
-    buffers: &Buffers,
-    maps: &mut Maps,
-) -> Result<Vec<Step>, Error> {
-    steps(kernels, &plan::forward(sms, shape, buffers.weights.is_multiple_of(16)), shape, buffers, maps)
+pub fn forward(kernels: &Kernels, shape: Shape, buffers: &Buffers, maps: &mut Maps) -> Result<Vec<Step>, Error> {
+    steps(kernels, &plan::forward(kernels.chip, shape, buffers.weights.is_multiple_of(16)), shape, buffers, maps)
 }
 
 /// The steps of these launches.

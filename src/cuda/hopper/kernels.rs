@@ -1,7 +1,7 @@
 //! Every Hopper kernel, found by name once and kept in typed fields.
 
 use super::plan::product::Tile;
-use super::plan::{self, ATTENTION, FEW, FewWeights, Gemm, Kernel, direct, product};
+use super::plan::{self, ATTENTION, Chip, FEW, FewWeights, Gemm, Kernel, direct, product};
 use crate::cuda::arch::Arch;
 use crate::cuda::exact;
 use crate::cuda::launch::Function;
@@ -22,11 +22,13 @@ pub struct Kernels {
     pub small: [[Function; FEW.len()]; 3],
     pub small_prepare: Function,
     pub exact: Option<exact::Kernel>,
+    /// Not a kernel: the GPU that they are loaded on.
+    pub chip: Chip,
 }
 
 impl Kernels {
     /// Loads the files into the current context, for good.
-    pub fn load(capability: (u32, u32)) -> Result<Self, Error> {
+    pub fn load(capability: (u32, u32), sms: usize) -> Result<Self, Error> {
         let modules = Modules::load(Arch::Sm90a, capability)?;
         let function = |kernel| modules.function(&symbol(kernel), plan::shared_bytes(kernel));
         let mut kernels = Self {
@@ -37,6 +39,7 @@ impl Kernels {
             small: [[Function::NONE; FEW.len()]; 3],
             small_prepare: function(Kernel::FewPrepare)?,
             exact: exact::Kernel::load(&modules, Arch::Sm90a)?,
+            chip: Chip { sms, clusters: [sms / 2, sms / 4] },
         };
         for gemm in Gemm::ALL {
             for tile in 0..product::tiles(gemm).len() {
@@ -45,6 +48,12 @@ impl Kernels {
             for tile in 0..direct::tiles(gemm).len() {
                 kernels.gemm_direct[gemm as usize].push(function(Kernel::Direct { gemm, tile })?);
             }
+        }
+        for (tile, form) in product::tiles(Gemm::Proj).iter().enumerate().filter(|(_, form)| form.splits > 1) {
+            let function = kernels.gemm[Gemm::Proj as usize][tile];
+            let clusters = function.most_clusters(form.splits as u32, form.threads(), form.shared)?;
+            let most = &mut kernels.chip.clusters[usize::from(form.splits == 4)];
+            *most = clusters.min(*most);
         }
         for causal in [false, true] {
             for form in 0..ATTENTION.len() {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::attention;
 use super::product::{self, product_in, tiles};
-use super::{Kernel, Launch, count};
+use super::{Chip, Kernel, Launch, count};
 use crate::cuda::block::{Gemm, Shape};
 use crate::dims::{D, FFN, QKV};
 
@@ -24,16 +24,16 @@ const CAST_RATE_ALL: usize = 260;
 
 /// The first three launches with the cast of all weights: what the SMs that the QKV product and attention leave idle can do in that time, they do;
 /// the rest is done before. The QKV product takes the tile with which all this is over first.
-pub(super) fn casting(sms: usize, shape: Shape, attention: &Launch) -> [Launch; 3] {
+pub(super) fn casting(chip: Chip, shape: Shape, attention: &Launch) -> [Launch; 3] {
     let rows = shape.rows();
     let rest = (CHUNKS - CHUNKS_QKV) as usize;
     // Workers join attention in rows of its grid. Causal attention has no such role: only a prepared block is causal.
-    let (row, idle) = (attention.grid[0], idle_sms(sms, attention));
+    let (row, idle) = (attention.grid[0], idle_sms(chip.sms, attention));
     let second = if shape.causal { 0 } else { idle / row * row };
-    let second_share = capacity(second, attention::time(sms, shape));
+    let second_share = capacity(second, attention::time(chip.sms, shape));
 
-    let time = |tile: usize| product::time(sms, Gemm::Qkv, &tiles(Gemm::Qkv)[tile], rows);
-    let first_share = |tile: usize| capacity(idle_sms(sms, &product_in(sms, Gemm::Qkv, tile, rows)), time(tile));
+    let time = |tile: usize| product::time(chip, Gemm::Qkv, &tiles(Gemm::Qkv)[tile], rows);
+    let first_share = |tile: usize| capacity(idle_sms(chip.sms, &product_in(chip, Gemm::Qkv, tile, rows)), time(tile));
     let before = |tile: usize| rest.saturating_sub(first_share(tile) + second_share);
     let tile = (0..tiles(Gemm::Qkv).len())
         .rev()
@@ -43,9 +43,9 @@ pub(super) fn casting(sms: usize, shape: Shape, attention: &Launch) -> [Launch; 
     let start = CHUNKS_QKV + count(before(tile));
     let hidden = (CHUNKS - start) as usize;
     let middle = start + count(hidden * first_share(tile) / (first_share(tile) + second_share).max(1));
-    let mut launches = [cast_layernorm(rows, 0..start), product_in(sms, Gemm::Qkv, tile, rows), attention.clone()];
+    let mut launches = [cast_layernorm(rows, 0..start), product_in(chip, Gemm::Qkv, tile, rows), attention.clone()];
     if middle > start {
-        launches[1].grid[0] += idle_sms(sms, &launches[1]);
+        launches[1].grid[0] += idle_sms(chip.sms, &launches[1]);
         launches[1].cast = start..middle;
     }
     if CHUNKS > middle {

@@ -13,10 +13,8 @@ pub struct FewTile {
 }
 
 /// The forms of the resident kernel, smallest first.
-pub const FEW: [FewTile; 2] = [
-    FewTile { rows: 16, shared: [190_208, 171_392] },
-    FewTile { rows: 32, shared: [214_784, 223_616] },
-];
+pub const FEW: [FewTile; 2] =
+    [FewTile { rows: 16, shared: [190_208, 171_392] }, FewTile { rows: 32, shared: [214_784, 223_616] }];
 /// Threads of the resident kernel.
 const FEW_THREADS: u32 = 384;
 /// Most blocks of the resident kernel.

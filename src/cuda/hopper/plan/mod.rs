@@ -19,6 +19,15 @@ pub use cast::{CHUNKS, CHUNKS_QKV};
 use cast::{NOTHING, cast_layernorm, casting};
 pub use few::{FEW, FewTile, FewWeights};
 
+/// What a plan must know about the GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chip {
+    /// Streaming multiprocessors.
+    pub sms: usize,
+    /// Clusters of two and of four blocks that run at the same time, a block to an SM: fewer than the SMs would hold where their groups have odd sizes.
+    pub clusters: [usize; 2],
+}
+
 /// Rows up to which the one resident kernel is the faster way; measured on an H200.
 pub const FEW_ROWS: usize = 32;
 
@@ -54,10 +63,10 @@ pub struct Launch {
     pub cast: Range<u32>,
 }
 
-/// The launches for one call on a GPU with so many SMs, for weights that are 16-byte aligned or not.
+/// The launches for one call on this GPU, for weights that are 16-byte aligned or not.
 #[must_use]
-pub fn forward(sms: usize, shape: Shape, aligned: bool) -> Vec<Launch> {
-    if shape.rows() <= FEW_ROWS { vec![few::few(sms, shape, aligned)] } else { many(sms, shape) }
+pub fn forward(chip: Chip, shape: Shape, aligned: bool) -> Vec<Launch> {
+    if shape.rows() <= FEW_ROWS { vec![few::few(chip.sms, shape, aligned)] } else { many(chip, shape) }
 }
 
 /// The casts of all weights for later calls.
@@ -68,19 +77,19 @@ pub fn prepare() -> Vec<Launch> {
     vec![cast_layernorm(0, 0..CHUNKS), prepare]
 }
 
-fn many(sms: usize, shape: Shape) -> Vec<Launch> {
+fn many(chip: Chip, shape: Shape) -> Vec<Launch> {
     let rows = shape.rows();
     if !shape.prepared && rows <= DIRECT_ROWS {
-        return direct_products(sms, shape);
+        return direct_products(chip.sms, shape);
     }
-    let attention = attention::attention(sms, shape);
+    let attention = attention::attention(chip.sms, shape);
     let mut first = if shape.prepared {
-        [cast_layernorm(rows, NOTHING), product::product(sms, Gemm::Qkv, rows), attention]
+        [cast_layernorm(rows, NOTHING), product::product(chip, Gemm::Qkv, rows), attention]
     } else {
-        casting(sms, shape, &attention)
+        casting(chip, shape, &attention)
     }
     .to_vec();
-    first.extend([Gemm::AttnProj, Gemm::Fc, Gemm::Proj].map(|gemm| product::product(sms, gemm, rows)));
+    first.extend([Gemm::AttnProj, Gemm::Fc, Gemm::Proj].map(|gemm| product::product(chip, gemm, rows)));
     first
 }
 

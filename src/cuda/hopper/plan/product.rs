@@ -1,6 +1,6 @@
 //! The matrix products on fp16 weights: their tiles, and for each call the tile whose waves of blocks take the least time.
 
-use super::{Kernel, Launch, NOTHING, count};
+use super::{Chip, Kernel, Launch, NOTHING, count};
 use crate::cuda::block::Gemm;
 use crate::dims::D;
 
@@ -79,36 +79,40 @@ pub fn tiles(gemm: Gemm) -> &'static [Tile] {
     }
 }
 
-pub(super) fn product(sms: usize, gemm: Gemm, rows: usize) -> Launch {
+pub(super) fn product(chip: Chip, gemm: Gemm, rows: usize) -> Launch {
     let tiles = tiles(gemm);
-    let tile = (0..tiles.len()).rev().min_by_key(|&tile| time(sms, gemm, &tiles[tile], rows)).unwrap_or(0);
-    product_in(sms, gemm, tile, rows)
+    let tile = (0..tiles.len()).rev().min_by_key(|&tile| time(chip, gemm, &tiles[tile], rows)).unwrap_or(0);
+    product_in(chip, gemm, tile, rows)
 }
 
 /// Time of a product in this tile, in 0.01 us: its waves of blocks.
-pub(super) fn time(sms: usize, gemm: Gemm, tile: &Tile, rows: usize) -> usize {
+pub(super) fn time(chip: Chip, gemm: Gemm, tile: &Tile, rows: usize) -> usize {
     let blocks = tile.tiles(rows, gemm.columns()) * tile.splits;
-    blocks.div_ceil(resident(gemm, tile, sms)) * tile.cost
+    blocks.div_ceil(resident(gemm, tile, chip)) * tile.cost
 }
 
 /// Blocks that run at the same time. Those that share a row in the attention projection must all be among them.
-fn resident(gemm: Gemm, tile: &Tile, sms: usize) -> usize {
+fn resident(gemm: Gemm, tile: &Tile, chip: Chip) -> usize {
     match gemm {
         Gemm::AttnProj => {
             let row = D / tile.n;
-            (sms / row).max(1) * row
+            (chip.sms / row).max(1) * row
         }
-        _ => sms / tile.splits * tile.splits,
+        _ => match tile.splits {
+            1 => chip.sms,
+            2 => 2 * chip.clusters[0],
+            _ => 4 * chip.clusters[1],
+        },
     }
 }
 
 /// The launch of a matrix product in this one of its tiles.
 #[must_use]
-pub fn product_in(sms: usize, gemm: Gemm, tile: usize, rows: usize) -> Launch {
+pub fn product_in(chip: Chip, gemm: Gemm, tile: usize, rows: usize) -> Launch {
     let kernel = Kernel::Gemm { gemm, tile };
     let form = &tiles(gemm)[tile];
     let tiles = form.tiles(rows, gemm.columns());
-    let most = resident(gemm, form, sms);
+    let most = resident(gemm, form, chip);
     let blocks = match gemm {
         _ if form.splits > 1 => tiles * form.splits,
         Gemm::AttnProj => tiles.min(most),
