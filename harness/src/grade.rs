@@ -41,7 +41,7 @@ pub struct Plan {
     pub fresh: bool,
     pub fixed: bool,
     pub cold: bool,
-    /// Time single calls too, not only runs of them.
+    /// Time single calls and those that are waited for too, not only runs.
     pub singles: bool,
     pub traps: bool,
     pub budget: Budget,
