@@ -1,10 +1,10 @@
 /* The exact block on sm_75 and sm_80: one resident kernel, one block of 256 threads per SM, a grid barrier between its
    stages; exact.cuh says what it computes, portable_memory.cuh where everything lies.
 
-   `Arch` is an architecture of common/ with its tiles: Large and Few of the products, KEYS of the attention. Everything
-   that a stage reads was written by other blocks in this launch, so no pointer is `__restrict__`. Shared memory:
-   ExactShared::BYTES. Limiter: tensor cores for many rows (three products each), the barriers and the two passes over
-   the weights for few. */
+   `Arch` is an architecture of common/ with its tiles: Large and Few of the products, of which so many waves of Few
+   take as long as one of Large, and KEYS of the attention. Everything that a stage reads was written by other blocks in
+   this launch, so no pointer is `__restrict__`. Shared memory: ExactShared::BYTES. Limiter: tensor cores for many rows
+   (three products each), the barriers and the two passes over the weights for few. */
 #pragma once
 
 #include "exact/portable_attention.cuh"
@@ -18,14 +18,17 @@ struct ExactShared {
   static constexpr int BYTES = max_of(GEMM, ExactAttentionShared<Arch::KEYS>::BYTES);
 };
 
-// a w in whichever tiles take less time: a wave of the large ones takes as long as three of the small ones.
+// a w in whichever tiles take less time.
 template <class Arch, int N, int K, class Epilogue>
 __device__ __forceinline__ void product(uint4* shared, Parts a, Parts w, int rows, Epilogue epilogue) {
+  using Large = typename Arch::Large;
+  using Few = typename Arch::Few;
+  constexpr int AS_LONG = K > D ? Arch::FEW_FOR_LONG : Arch::FEW_FOR_LARGE;
   const auto waves = [&](int m, int n) { return ((rows + m - 1) / m * (N / n) + gridDim.x - 1) / gridDim.x; };
-  if (waves(Arch::Few::BM, Arch::Few::BN) < 3 * waves(Arch::Large::BM, Arch::Large::BN))
-    gemm_split<Arch, typename Arch::Few, N, K>(shared, a, w, rows, epilogue);
+  if (waves(Few::BM, Few::BN) < AS_LONG * waves(Large::BM, Large::BN))
+    gemm_split<Arch, Few, N, K>(shared, a, w, rows, epilogue);
   else
-    gemm_split<Arch, typename Arch::Large, N, K>(shared, a, w, rows, epilogue);
+    gemm_split<Arch, Large, N, K>(shared, a, w, rows, epilogue);
 }
 
 // h = LayerNorm(x), scaled, in two parts; a warp a row.

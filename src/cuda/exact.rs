@@ -29,7 +29,7 @@ pub fn form(arch: Arch) -> Option<Form> {
     let portable = |shared| Form { threads: 256, shared, fixed: 28_366_336, prepared: 0, per_row: 15_360 };
     match arch {
         Arch::Sm75 => Some(portable(46_080)),
-        Arch::Sm80 => Some(portable(94_208)),
+        Arch::Sm80 => Some(portable(87_552)),
         Arch::Sm90a => None,
     }
 }
