@@ -17,6 +17,7 @@ use crate::protocol::{Api, Call, Called, Device, Loaded, Reply, Request};
 use crate::reason::{Failure, Reason};
 use crate::rng::Stream;
 use crate::session::Session;
+use crate::timing::Shape;
 pub use changes::Changes;
 
 /// Setting up a process may take so long.
@@ -98,6 +99,8 @@ pub struct Rig {
     weights: Option<(Place, Arc<Vec<f32>>)>,
     last: Option<(Place, Place)>,
     scratch: Vec<f32>,
+    /// How long this candidate's runs of calls are at the length that was asked for last.
+    pub shape: Option<(usize, Shape)>,
     timeout: Duration,
     /// How buffers cross between the processes.
     pub crossing: &'static str,
@@ -138,6 +141,7 @@ impl Rig {
             weights: None,
             last: None,
             scratch: Vec::new(),
+            shape: None,
             timeout: setup.timeout,
             crossing: name,
             loaded,

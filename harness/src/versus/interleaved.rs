@@ -1,10 +1,11 @@
-//! Candidates against each other in one sitting: every round gives all of them the same inputs, in random order.
+//! Candidates against each other: every round gives all of them the same inputs, in random order. The processes start
+//! anew for every sitting, in random order too.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Comparison, paired};
+use super::{Comparison, nested};
 use crate::bank::Bank;
 use crate::content::Base;
 use crate::grade::{Plan, judge};
@@ -15,16 +16,14 @@ use crate::rng::Stream;
 use crate::timing::{self, Shape};
 use crate::ui::Ui;
 
-/// Timed rounds: no fewer than the first number, and up to the second while an interval is wider than [`SHARP`].
-const ROUNDS: (usize, usize) = (12, 48);
-/// Half the width of an interval that more rounds would not make more useful.
-const SHARP: f64 = 0.0025;
-/// Rounds between two looks at the intervals.
-const LOOK: usize = 6;
-/// Rounds after which the weights move elsewhere: where they lie changes a time by some tenths of a percent.
-const MOVE: u64 = 3;
-/// For each length.
-const LONGEST: Duration = Duration::from_secs(20);
+/// Sittings.
+pub const SITTINGS: u64 = 4;
+/// Rounds of a sitting that are timed: on a GPU, where a round is a run of calls, and on a CPU, where it is a call.
+const ROUNDS: (usize, usize) = (5, 8);
+/// Rounds after which the weights move elsewhere.
+const MOVE: u64 = 2;
+/// For each length of a sitting.
+const LONGEST: Duration = Duration::from_secs(6);
 
 /// Compares every candidate with the first.
 pub fn compare(
@@ -34,27 +33,53 @@ pub fn compare(
     ui: &mut Ui,
 ) -> Result<Vec<Comparison>, Failure> {
     let stream = Stream::new(plan.seed, 3);
-    let start =
-        |(name, path): &(String, PathBuf)| Rig::start(path, &plan.setup(), stream.child(1)).map_err(|f| f.during(name));
-    let mut rigs = candidates.iter().map(start).collect::<Result<Vec<Rig>, Failure>>()?;
-    ui.expect(plan.seqs.len());
+    let paths: Vec<&Path> = candidates.iter().map(|(_, path)| path.as_path()).collect();
+    ui.expect(SITTINGS as usize * plan.seqs.len());
+    // Ratios by length, candidate, sitting.
+    let mut ratios = vec![vec![Vec::new(); candidates.len()]; plan.seqs.len()];
+    for sitting in 0..SITTINGS {
+        let stream = stream.child(sitting);
+        let mut rigs = start(&paths, plan, stream)?;
+        let mut rigs: Vec<&mut Rig> = rigs.iter_mut().collect();
+        for (&seq, ratios) in plan.seqs.iter().zip(&mut ratios) {
+            ui.step(&format!("comparing at seq {seq}"));
+            let times = Contest::new(&mut rigs, plan, bank, seq, stream.child(seq as u64))?.times()?;
+            for (ratios, times) in ratios.iter_mut().zip(&against_first(&times)) {
+                ratios.push(times.clone());
+            }
+        }
+    }
+    let what = if plan.device == Device::Cuda { "hot, back to back" } else { "hot, per call" };
     let mut comparisons = Vec::new();
-    for &seq in &plan.seqs {
-        ui.step(&format!("comparing at seq {seq}"));
-        let mut contest = Contest::new(&mut rigs, plan, bank, seq, stream.child(seq as u64))?;
-        let times = contest.times()?;
-        let what = if plan.device == Device::Cuda { "hot, back to back" } else { "hot, per call" };
+    for (&seq, ratios) in plan.seqs.iter().zip(&ratios) {
         for (k, (name, _)) in candidates.iter().enumerate().skip(1) {
-            let ratio = paired(&times[0], &times[k], stream.child(k as u64));
-            comparisons.push(Comparison::new(seq, what, &candidates[0].0, name, times[0].len(), ratio));
+            let pairs = ratios[k].iter().map(Vec::len).sum();
+            let ratio = nested(&ratios[k], stream.child(k as u64));
+            comparisons.push(Comparison::new(seq, what, &candidates[0].0, name, pairs, ratio));
         }
     }
     Ok(comparisons)
 }
 
-/// Candidates at one length.
-pub struct Contest<'a> {
-    rigs: &'a mut [Rig],
+/// A process for each library, started in random order.
+pub fn start(libraries: &[&Path], plan: &Plan, stream: Stream) -> Result<Vec<Rig>, Failure> {
+    let mut rigs: Vec<Option<Rig>> = libraries.iter().map(|_| None).collect();
+    for k in stream.permutation(libraries.len()) {
+        let library = libraries[k as usize];
+        let rig = Rig::start(library, &plan.setup(), stream.child(1));
+        rigs[k as usize] = Some(rig.map_err(|f| f.during(&library.display().to_string()))?);
+    }
+    Ok(rigs.into_iter().flatten().collect())
+}
+
+/// Times of each over those of the first, round by round.
+pub fn against_first(times: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    times.iter().map(|b| times[0].iter().zip(b).map(|(a, b)| b / a).collect()).collect()
+}
+
+/// Candidates at one length in one sitting.
+pub struct Contest<'a, 'b> {
+    rigs: &'a mut [&'b mut Rig],
     /// How long runs are, where a round is a run and not a call.
     shapes: Vec<Option<Shape>>,
     bases: Arc<Vec<Base>>,
@@ -63,9 +88,15 @@ pub struct Contest<'a> {
     round: u64,
 }
 
-impl<'a> Contest<'a> {
+impl<'a, 'b> Contest<'a, 'b> {
     /// Makes the first calls.
-    pub fn new(rigs: &'a mut [Rig], plan: &Plan, bank: &mut Bank, seq: usize, stream: Stream) -> Result<Self, Failure> {
+    pub fn new(
+        rigs: &'a mut [&'b mut Rig],
+        plan: &Plan,
+        bank: &mut Bank,
+        seq: usize,
+        stream: Stream,
+    ) -> Result<Self, Failure> {
         let bases = bank.bases(seq);
         let mut shapes = Vec::new();
         for rig in rigs.iter_mut() {
@@ -77,24 +108,17 @@ impl<'a> Contest<'a> {
         Ok(Self { rigs, shapes, bases, api: plan.api, stream, round: 0 })
     }
 
-    /// Times of all candidates, round by round, until they are good enough.
+    /// Times of all candidates, round by round.
     pub fn times(&mut self) -> Result<Vec<Vec<f64>>, Failure> {
         let mut times = vec![Vec::new(); self.rigs.len()];
+        let rounds = if self.shapes[0].is_some() { ROUNDS.0 } else { ROUNDS.1 };
         let start = Instant::now();
-        loop {
+        while times[0].len() < rounds && (start.elapsed() < LONGEST || times[0].len() < 2) {
             if let Some(round) = self.round()? {
                 times.iter_mut().zip(round).for_each(|(all, one)| all.push(one));
             }
-            let n = times[0].len();
-            let sharp = |b: &Vec<f64>| {
-                let (_, low, high) = paired(&times[0], b, self.stream.child(2));
-                high - low <= 2.0 * SHARP
-            };
-            let done = n >= ROUNDS.0 && n.is_multiple_of(LOOK) && times[1..].iter().all(sharp);
-            if done || n >= ROUNDS.1 || (start.elapsed() > LONGEST && n >= 8) {
-                return Ok(times);
-            }
         }
+        Ok(times)
     }
 
     /// One round: the time of each, unless it was a round to look into what the candidates do.
@@ -111,7 +135,7 @@ impl<'a> Contest<'a> {
                 self.rigs[k].move_weights();
             }
             times[k] = match self.shapes[k] {
-                Some(shape) => timing::run(&mut self.rigs[k], &content, shape, api, s.child(2))?,
+                Some(shape) => timing::run(self.rigs[k], &content, shape, api, s.child(2))?,
                 None => {
                     let done = self.rigs[k].call(&content, &Manner::CAREFUL)?;
                     judge(&done.accuracy)?;

@@ -1,7 +1,7 @@
 //! A library against itself, again and again: how often the grader sees a difference where there is none.
 
-use super::interleaved::Contest;
-use super::{Comparison, Word, paired};
+use super::interleaved::{self, Contest, SITTINGS};
+use super::{Comparison, Word, nested};
 use crate::bank::Bank;
 use crate::cli::Itself;
 use crate::machine::Machine;
@@ -12,8 +12,8 @@ use crate::rng::Stream;
 use crate::run;
 use crate::stats::{median, quantile, sorted};
 
-/// Comparisons after which both processes start anew: what they were given of the machine is part of the noise.
-const ANEW: usize = 10;
+/// Comparisons after which all processes start anew. Until then each comparison deals them out in another way.
+const ANEW: usize = 20;
 /// The share of comparisons that must end with the right word.
 const RIGHT: f64 = 0.95;
 /// Medians of two runs are at most so far apart.
@@ -34,19 +34,31 @@ pub fn run(args: &Itself) -> Result<Reason, Failure> {
         let mut medians: Vec<(f64, f64)> = Vec::new();
         while comparisons.len() < args.repeat {
             let stream = Stream::new(plan.seed, 9).child(seq as u64).child(comparisons.len() as u64);
-            let start = |_| Rig::start(&library, &plan.setup(), stream.child(1));
-            let mut rigs = (0..2).map(start).collect::<Result<Vec<Rig>, Failure>>()?;
+            let mut rigs = interleaved::start(&[library.as_path(); 2 * SITTINGS as usize], &plan, stream)?;
             for k in 0..ANEW.min(args.repeat - comparisons.len()) as u64 {
                 let stream = stream.child(2).child(k);
-                let times = Contest::new(&mut rigs, &plan, &mut bank, seq, stream)?.times()?;
-                let ratio = paired(&times[0], &times[1], stream);
-                comparisons.push(Comparison::new(seq, "itself", &name, &name, times[0].len(), ratio));
+                let (mut ratios, mut times) = (Vec::new(), [Vec::new(), Vec::new()]);
+                for (sitting, pair) in deal(&mut rigs, stream).chunks_exact_mut(2).enumerate() {
+                    let seen = Contest::new(pair, &plan, &mut bank, seq, stream.child(sitting as u64))?.times()?;
+                    ratios.extend(interleaved::against_first(&seen).pop());
+                    times.iter_mut().zip(seen).for_each(|(all, new)| all.extend(new));
+                }
+                let pairs = times[0].len();
+                comparisons.push(Comparison::new(seq, "itself", &name, &name, pairs, nested(&ratios, stream)));
                 medians.push((median(&times[0]), median(&times[1])));
             }
         }
         good &= print(seq, &comparisons, &medians);
     }
     Ok(if good { Reason::Pass } else { Reason::Selftest })
+}
+
+/// The processes in random order.
+fn deal(rigs: &mut [Rig], stream: Stream) -> Vec<&mut Rig> {
+    let order = stream.permutation(rigs.len());
+    let mut dealt: Vec<(u32, &mut Rig)> = order.into_iter().zip(rigs).collect();
+    dealt.sort_by_key(|(place, _)| *place);
+    dealt.into_iter().map(|(_, rig)| rig).collect()
 }
 
 fn print(seq: usize, comparisons: &[Comparison], medians: &[(f64, f64)]) -> bool {
