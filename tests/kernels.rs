@@ -24,15 +24,16 @@ fn portable_names() -> Vec<String> {
 }
 
 fn hopper_names() -> Vec<String> {
-    use hopper::plan::{ATTENTION, FEW, FewWeights, Gemm, Kernel, direct, product};
+    use hopper::plan::{ATTENTION_PROJ, FEW, FewWeights, Gemm, Kernel, attention_forms, direct, product};
     let mut all = vec![Kernel::CastLayernorm, Kernel::FewPrepare];
     for causal in [false, true] {
-        all.extend((0..ATTENTION.len()).map(|form| Kernel::Attention { form, causal }));
+        all.extend(attention_forms(causal).map(|form| Kernel::Attention { form, causal }));
     }
     for gemm in Gemm::ALL {
         all.extend((0..product::tiles(gemm).len()).map(|tile| Kernel::Gemm { gemm, tile }));
         all.extend((0..direct::tiles(gemm).len()).map(|tile| Kernel::Direct { gemm, tile }));
     }
+    all.extend((0..ATTENTION_PROJ.len()).map(|form| Kernel::AttentionProj { form }));
     for weights in FewWeights::ALL {
         all.extend((0..FEW.len()).map(|tile| Kernel::Few { weights, tile }));
     }

@@ -28,8 +28,8 @@ struct AttentionConsumer {
   const AttentionWork& work;
   const int group, warp;  // warpgroup of the block, warp of the warpgroup
   const int row_group, key_group;
-  const int row;                // first query of the warpgroup
-  const int visible;            // all of its rows see the keys below
+  const int row;      // first query of the warpgroup
+  const int visible;  // all of its rows see the keys below
   uint32_t q[4][4];
   float s[T::KEYS / 2];
   uint32_t p[T::KEYS / 16][4];
@@ -38,7 +38,7 @@ struct AttentionConsumer {
 
   __device__ __forceinline__ AttentionConsumer(const AttentionSmem<T>& smem, const AttentionWork& work, int group, int warp)
       : smem(smem), work(work), group(group), warp(warp), row_group(T::KEY_GROUPS > 1 ? 0 : group), key_group(T::KEY_GROUPS > 1 ? group : 0),
-        row(work.row + 64 * row_group), visible(T::CAUSAL ? min(work.seq_len, row + 1) : work.seq_len) {}
+        row(work.row), visible(T::CAUSAL ? min(work.seq_len, row + 1) : work.seq_len) {}
 
   // Read anew where it is wanted: no register is spent on it in the loop. PTX ISA 9.0, 10 special registers
   static __device__ __forceinline__ int lane() {
@@ -50,7 +50,7 @@ struct AttentionConsumer {
   __device__ __forceinline__ uint32_t rows_smem() const { return smem.q() + row_group * 8192; }
 
   __device__ __forceinline__ void load_q() {
-    wait_for(smem.q_full(), 0);
+    wait_for(smem.q_full(row_group), 0);
     if (!T::Q_REGISTERS) return;
     const int lane = this->lane(), r = 16 * warp + (lane & 15);
 #pragma unroll
@@ -132,9 +132,10 @@ struct AttentionConsumer {
   __device__ __forceinline__ void release(int stage) {
     if (elect_one()) mbarrier_arrive(smem.empty(stage));
   }
-  __device__ __forceinline__ static Ring<T::STAGES> after(Ring<T::STAGES> ring) {
+  __device__ __forceinline__ Ring<T::STAGES> after(Ring<T::STAGES> ring) const {
 #pragma unroll
     for (int i = 0; i < T::KEY_GROUPS; i++) ring.advance();
+    if (T::BLOCKS > 1 && work.streams > 1) ring.advance();  // with more than two, a block has but one tile of each
     return ring;
   }
   __device__ __forceinline__ void take_turn() {
@@ -148,6 +149,8 @@ struct AttentionConsumer {
     Ring<T::STAGES> now;
     int tile = work.tiles - 1 - key_group;
     if (key_group > 0) now.advance();
+    if (T::BLOCKS > 1)
+      for (int i = 0; i < work.stream; i++) now.advance();
     load_q();
     wait_for(smem.k_full(now.stage), now.parity);
     issue_scores(now.stage);
@@ -159,8 +162,8 @@ struct AttentionConsumer {
     softmax.exponentials(s, tile_sum);
     keep(tile_sum);
     bool ready = false;
-    const int first = tile;
-    for (; tile >= T::KEY_GROUPS; tile -= T::KEY_GROUPS) {
+    const int first = tile, end = T::BLOCKS > 1 ? work.first : 0;
+    for (; tile >= end + T::KEY_GROUPS; tile -= T::KEY_GROUPS) {
       const Ring<T::STAGES> next = after(now);
       if (!ready) wait_for(smem.k_full(next.stage), next.parity);
       take_turn();

@@ -3,7 +3,7 @@
    qkv (batch, seq_len, 2304) fp16 = Q | K | V, head i at columns 64 i; att (batch, seq_len, 768) fp16. Scores, statistics and O stay in fp32 registers,
    p is rounded to fp16 for the second product; nothing of size seq_len^2 exists.
 
-   A block has the 64 ROW_GROUPS query rows of one head that attention_work names. One warp keeps a ring of K and V tiles full, one
+   A block has the 64 ROW_GROUPS query rows that attention_work names. One warp keeps a ring of K and V tiles full, one
    warpgroup for each 64 rows (or, with KEY_GROUPS, for each share of the keys of the same 64 rows) does the rest. The producer sits in a warpgroup of
    its own because registers are given to warpgroups: 24 for it, what remains for the consumers.
 
@@ -21,12 +21,10 @@ __device__ __forceinline__ uint32_t attention_memory() {
 template <class T>
 __device__ __forceinline__ void attention_block(const CUtensorMap* qkv, const CUtensorMap* att, int seq_len) {
   const AttentionSmem<T> smem = {attention_memory()};
-  const AttentionWork work = attention_work<T>(seq_len);
   const int warp = __shfl_sync(0xffffffffu, threadIdx.x >> 5, 0), lane = threadIdx.x & 31;
   const bool producer = warp == 4 * T::CONSUMERS && lane == 0;
-  pdl_launch();
   if (producer) {
-    attention_init<T>(smem);
+    attention_init(smem, seq_len);
     prefetch_tensor_map(qkv);
     prefetch_tensor_map(att);
   }
@@ -35,10 +33,12 @@ __device__ __forceinline__ void attention_block(const CUtensorMap* qkv, const CU
     registers_decrease<T::PRODUCER_REGISTERS>();
     if (producer) {
       pdl_wait();
-      attention_produce<T>(qkv, smem, work);
+      pdl_launch();  // only now: the projection behind may then rely on all weights that were cast before attention
+      AttentionProducer<T>(qkv, smem, seq_len).run();
     }
   } else {
     registers_increase<T::CONSUMER_REGISTERS>();
+    const AttentionWork work = attention_work<T>(seq_len, T::KEY_GROUPS > 1 ? 0 : warp >> 2);
     AttentionConsumer<T> consumer(smem, work, warp >> 2, warp & 3);
     consumer.run();
     if constexpr (T::KEY_GROUPS > 1)

@@ -9,22 +9,26 @@
 constexpr int ATTENTION_BOX = 64;  // both tensor maps have boxes of 64 columns x 64 rows of one sequence
 
 /* ROW_GROUPS x KEY_GROUPS consumer warpgroups of 64 rows (one of the two is 1): the row groups share the keys they read, the key groups share out the
-   tiles of keys of the same rows, tile i to group i mod KEY_GROUPS. */
-template <int ROW_GROUPS_, int KEY_GROUPS_, int KEYS_, int STAGES_, bool CAUSAL_>
+   tiles of keys of the same rows, tile i to group i mod KEY_GROUPS. With BLOCKS 2 the two blocks of a cluster have the same rows and half of the keys
+   each (attention_cluster_sm90a.cuh), and single warps that cast. */
+template <int ROW_GROUPS_, int KEY_GROUPS_, int KEYS_, int STAGES_, bool CAUSAL_, int BLOCKS_ = 1>
 struct AttentionTile {
-  static constexpr int ROW_GROUPS = ROW_GROUPS_, KEY_GROUPS = KEY_GROUPS_, KEYS = KEYS_, STAGES = STAGES_;
+  static constexpr int ROW_GROUPS = ROW_GROUPS_, KEY_GROUPS = KEY_GROUPS_, KEYS = KEYS_, STAGES = STAGES_, BLOCKS = BLOCKS_;
   static constexpr bool CAUSAL = CAUSAL_;
   static constexpr bool PING_PONG = KEY_GROUPS == 1 && ROW_GROUPS > 1;     // row groups take turns at issuing products
-  static constexpr bool Q_REGISTERS = KEYS == 64;                          // Q as a register operand, or from shared memory: as measured
+  static constexpr bool Q_REGISTERS = KEYS == 64 && BLOCKS == 1;           // Q as a register operand, or from shared memory: as measured
   static constexpr bool MASK_EVERY_TILE = CAUSAL && 64 * ROW_GROUPS > KEYS;  // else only a group's first tile can have hidden keys
   static constexpr int CONSUMERS = ROW_GROUPS * KEY_GROUPS;
   static constexpr int THREADS = 128 * CONSUMERS + 128;
-  static constexpr int CONSUMER_REGISTERS = CONSUMERS == 1 ? 232 : CONSUMERS == 2 ? 240 : 160, PRODUCER_REGISTERS = 24;
+  static constexpr int CONSUMER_REGISTERS = CONSUMERS == 1 ? 232 : CONSUMERS == 2 ? 240 : 160, PRODUCER_REGISTERS = BLOCKS == 2 ? 32 : 24;
   static constexpr int ROWS = 64 * ROW_GROUPS;
   static constexpr int Q_BYTES = ROWS * 128, KV_BYTES = KEYS * 128;
-  static constexpr int PARTIAL_BYTES = KEY_GROUPS > 1 ? 64 * 64 * 4 + 128 * 16 : 0;  // O, and two references and two sums a thread
-  static constexpr int SMEM_BYTES = 1024 + Q_BYTES + STAGES * 2 * KV_BYTES + CONSUMERS * PARTIAL_BYTES + 8 + 24 * STAGES;  // 1024: room to align
-  static_assert(SMEM_BYTES <= 232448 && (ROW_GROUPS == 1 || KEY_GROUPS == 1) && CONSUMERS <= 3);
+  // O, and two references and two sums a thread; of a cluster's blocks each gets the half that it finishes
+  static constexpr int PARTIAL_BYTES = (KEY_GROUPS > 1 ? 64 * 64 * 4 + 128 * 16 : 0) + (BLOCKS > 1 ? 64 * 32 * 4 + 128 * 8 : 0);
+  static constexpr int CAST_WARPS = BLOCKS > 1 ? 2 : 0, CAST_BYTES = 16384 + 128;
+  static constexpr int BARRIERS = ROW_GROUPS + 3 * STAGES + (BLOCKS > 1 ? ROW_GROUPS : 0) + CAST_WARPS;
+  static constexpr int SMEM_BYTES = 1024 /* room to align */ + Q_BYTES + STAGES * 2 * KV_BYTES + CONSUMERS * PARTIAL_BYTES + CAST_WARPS * CAST_BYTES + 8 * BARRIERS;
+  static_assert(SMEM_BYTES <= 232448 && (ROW_GROUPS == 1 || KEY_GROUPS == 1) && (BLOCKS == 1 || KEY_GROUPS == 1) && CONSUMERS <= 3);
 };
 
 // Where things lie in shared memory.
@@ -35,29 +39,65 @@ struct AttentionSmem {
   __device__ __forceinline__ uint32_t k(int stage) const { return base + T::Q_BYTES + stage * 2 * T::KV_BYTES; }
   __device__ __forceinline__ uint32_t v(int stage) const { return k(stage) + T::KV_BYTES; }
   __device__ __forceinline__ uint32_t partial(int group) const { return base + T::Q_BYTES + T::STAGES * 2 * T::KV_BYTES + group * T::PARTIAL_BYTES; }
-  __device__ __forceinline__ uint32_t q_full() const { return partial(T::CONSUMERS); }
-  __device__ __forceinline__ uint32_t k_full(int stage) const { return q_full() + 8 + 24 * stage; }
+  __device__ __forceinline__ uint32_t cast(int warp) const { return partial(T::CONSUMERS) + warp * T::CAST_BYTES; }
+  __device__ __forceinline__ uint32_t barrier(int i) const { return cast(T::CAST_WARPS) + 8 * i; }
+  __device__ __forceinline__ uint32_t q_full(int group) const { return barrier(group); }
+  __device__ __forceinline__ uint32_t k_full(int stage) const { return barrier(T::ROW_GROUPS + 3 * stage); }
   __device__ __forceinline__ uint32_t v_full(int stage) const { return k_full(stage) + 8; }
   __device__ __forceinline__ uint32_t empty(int stage) const { return k_full(stage) + 16; }
+  __device__ __forceinline__ uint32_t received(int group) const { return k_full(T::STAGES) + 8 * group; }
+  __device__ __forceinline__ uint32_t cast_full(int warp) const { return received(T::ROW_GROUPS) + 8 * warp; }
 };
 
-// What a block works on.
+// What a warpgroup works on.
 struct AttentionWork {
   int head, sequence, row;  // of its first query
   int seq_len;
-  int tiles;  // of keys; every key group gets one, be it past the end: zeros, and no weight
+  int first, tiles;     // its block's tiles of keys are first .. tiles - 1; every key group gets one, be it past the end: zeros, and no weight
+  int stream, streams;  // a block that has rows of several heads loads the keys of each, tile by tile in turn
 };
 
 // Causal: blockIdx = (head, row tile from the last, sequence), so that the longest rows start first. Otherwise (row tile, head, sequence).
 template <class T>
-__device__ __forceinline__ AttentionWork attention_work(int seq_len) {
+__device__ __forceinline__ AttentionWork block_work(int seq_len, int row_group) {
+  const int row = (T::CAUSAL ? gridDim.y - 1 - blockIdx.y : blockIdx.x) * T::ROWS;
   AttentionWork work;
   work.head = T::CAUSAL ? blockIdx.x : blockIdx.y;
   work.sequence = blockIdx.z;
-  work.row = (T::CAUSAL ? gridDim.y - 1 - blockIdx.y : blockIdx.x) * T::ROWS;
+  work.row = row + 64 * row_group;
   work.seq_len = seq_len;
-  work.tiles = max(T::KEY_GROUPS, ((T::CAUSAL ? min(seq_len, work.row + T::ROWS) : seq_len) + T::KEYS - 1) / T::KEYS);
+  work.first = 0;
+  work.tiles = max(T::KEY_GROUPS, ((T::CAUSAL ? min(seq_len, row + T::ROWS) : seq_len) + T::KEYS - 1) / T::KEYS);
+  work.stream = 0;
+  work.streams = 1;
   return work;
+}
+
+/* Clusters: cluster c has row groups ROW_GROUPS c and on of all row groups of all heads of all sequences, its first block the first half of the keys.
+   No cluster is left with fewer, because ROW_GROUPS divides the number of heads. */
+template <class T>
+__device__ __forceinline__ AttentionWork cluster_work(int seq_len, int row_group) {
+  static_assert(HEADS % T::ROW_GROUPS == 0 && !T::CAUSAL);
+  const int groups = (seq_len + 63) / 64, start = T::ROW_GROUPS * (blockIdx.x / 2), mine = start + row_group;
+  const int head = mine / groups, half = blockIdx.x % 2, tiles = max(2, (seq_len + T::KEYS - 1) / T::KEYS);
+  AttentionWork work;
+  work.head = head % HEADS;
+  work.sequence = head / HEADS;
+  work.row = 64 * (mine - head * groups);
+  work.seq_len = seq_len;
+  work.first = half == 0 ? 0 : tiles / 2;
+  work.tiles = half == 0 ? tiles / 2 : tiles;
+  work.stream = head - start / groups;
+  work.streams = (start + T::ROW_GROUPS - 1) / groups - start / groups + 1;
+  return work;
+}
+
+template <class T>
+__device__ __forceinline__ AttentionWork attention_work(int seq_len, int row_group) {
+  if constexpr (T::BLOCKS > 1)
+    return cluster_work<T>(seq_len, row_group);
+  else
+    return block_work<T>(seq_len, row_group);
 }
 
 /* As mbarrier_wait, but what never ends faults instead of trapping: a trap that both roles can reach makes ptxas ignore setmaxnreg, and the consumers
@@ -86,15 +126,29 @@ __device__ __forceinline__ bool mbarrier_test_wait(uint32_t barrier, uint32_t pa
 }
 
 template <class T>
-__device__ __forceinline__ void attention_init(const AttentionSmem<T>& smem) {
-  mbarrier_init(smem.q_full(), 1);
+__device__ __forceinline__ void attention_init(const AttentionSmem<T>& smem, int seq_len) {
+  static_assert(T::BLOCKS == 1 || T::STAGES % 2 == 0, "of two streams, each has every other stage");
+  int second = 0;
+  if (T::BLOCKS > 1) {
+#pragma unroll
+    for (int g = 0; g < T::ROW_GROUPS; g++) second += attention_work<T>(seq_len, g).stream;
+  }
+  const int users[2] = {T::ROW_GROUPS - second, second > 0 ? second : T::ROW_GROUPS};
+#pragma unroll
+  for (int g = 0; g < T::ROW_GROUPS; g++) mbarrier_init(smem.q_full(g), 1);
 #pragma unroll
   for (int s = 0; s < T::STAGES; s++) {
     mbarrier_init(smem.k_full(s), 1);
     mbarrier_init(smem.v_full(s), 1);
-    mbarrier_init(smem.empty(s), 4 * T::ROW_GROUPS);  // by warp
+    mbarrier_init(smem.empty(s), 4 * users[s % 2]);  // by warp
   }
+#pragma unroll
+  for (int i = 0; i < (T::BLOCKS > 1 ? T::ROW_GROUPS : 0); i++) mbarrier_init(smem.received(i), 1);
+#pragma unroll
+  for (int i = 0; i < T::CAST_WARPS; i++) mbarrier_init(smem.cast_full(i), 1);
   fence_mbarrier_init();
+#pragma unroll
+  for (int i = 0; i < (T::BLOCKS > 1 ? T::ROW_GROUPS : 0); i++) mbarrier_expect(smem.received(i), T::PARTIAL_BYTES);
 }
 
 template <int ROWS>
@@ -104,17 +158,51 @@ __device__ __forceinline__ void load_rows(uint32_t to, const CUtensorMap* qkv, i
   for (int r = 0; r < ROWS; r += ATTENTION_BOX) tma_load_3d(to + r * 128, qkv, column, row + r, sequence, barrier);
 }
 
-// One thread: Q once, then K and V tiles from the last one down, so that the ragged and the diagonal ones come first.
+// One thread loads Q once, then K and V tiles from the last one down, so that the ragged and the diagonal ones come first.
 template <class T>
-__device__ __forceinline__ void attention_produce(const CUtensorMap* qkv, const AttentionSmem<T>& smem, const AttentionWork& work) {
-  const int column = work.head * HEAD_DIM;
-  load_rows<T::ROWS>(smem.q(), qkv, column, work.row, work.sequence, smem.q_full());
-  Ring<T::STAGES> ring;
-  for (int tile = work.tiles - 1; tile >= 0; tile--) {
-    const int s = ring.stage, key = tile * T::KEYS;
-    wait_for(smem.empty(s), ring.parity ^ 1);
-    load_rows<T::KEYS>(smem.k(s), qkv, D + column, key, work.sequence, smem.k_full(s));
-    load_rows<T::KEYS>(smem.v(s), qkv, 2 * D + column, key, work.sequence, smem.v_full(s));
-    ring.advance();
+struct AttentionProducer {
+  const CUtensorMap* qkv;
+  const AttentionSmem<T>& smem;
+  const AttentionWork work;  // of the first row group
+
+  __device__ __forceinline__ AttentionProducer(const CUtensorMap* qkv, const AttentionSmem<T>& smem, int seq_len)
+      : qkv(qkv), smem(smem), work(attention_work<T>(seq_len, 0)) {}
+
+  __device__ __forceinline__ void load_q(int group) const {
+    const AttentionWork mine = attention_work<T>(work.seq_len, group);
+    load_rows<64>(smem.q() + group * 8192, qkv, mine.head * HEAD_DIM, mine.row, mine.sequence, smem.q_full(group));
   }
-}
+  __device__ __forceinline__ void load_keys(uint32_t to, int matrix, int tile, int stream, uint32_t barrier) const {
+    int head = work.head + stream, sequence = work.sequence;
+    if (T::BLOCKS > 1 && head >= HEADS) head -= HEADS, sequence++;
+    load_rows<T::KEYS>(to, qkv, matrix * D + head * HEAD_DIM, tile * T::KEYS, sequence, barrier);
+  }
+  __device__ __forceinline__ void load_k(int stage, int tile, int stream) const { load_keys(smem.k(stage), 1, tile, stream, smem.k_full(stage)); }
+  __device__ __forceinline__ void load_v(int stage, int tile, int stream) const { load_keys(smem.v(stage), 2, tile, stream, smem.v_full(stage)); }
+
+  __device__ __forceinline__ void run() const {
+    const int last = work.tiles - 1, streams = T::BLOCKS > 1 ? work.streams : 1;
+    load_q(0);
+    if (T::BLOCKS > 1) {  // what the first products want, in their order
+      load_k(0, last, 0);
+#pragma unroll
+      for (int g = 1; g < T::ROW_GROUPS; g++) {
+        load_q(g);
+        if (g < streams) load_k(g, last, g);
+      }
+    }
+    Ring<T::STAGES> ring;
+    for (int tile = last; tile >= (T::BLOCKS > 1 ? work.first : 0); tile--)
+      for (int stream = 0; stream < streams; stream++, ring.advance()) {
+        if (T::BLOCKS == 1 || tile < last) {
+          wait_for(smem.empty(ring.stage), ring.parity ^ 1);
+          load_k(ring.stage, tile, stream);
+        }
+        if (T::BLOCKS == 1 && T::ROW_GROUPS > 1 && tile == last) {
+#pragma unroll
+          for (int g = 1; g < T::ROW_GROUPS; g++) load_q(g);
+        }
+        load_v(ring.stage, tile, stream);
+      }
+  }
+};

@@ -21,4 +21,3 @@ struct ProjDirectArgs {
 
 GEMM_PROJ_DIRECT(64, 32, 4, 4)
 GEMM_PROJ_DIRECT(128, 32, 4, 4)
-GEMM_PROJ_DIRECT(128, 64, 4, 3)

@@ -7,7 +7,9 @@ use solve::cuda::block::{self, Buffers, Kernels, Shape};
 use solve::cuda::device::Device;
 use solve::cuda::graph::run_steps;
 use solve::cuda::hopper;
-use solve::cuda::hopper::plan::{ATTENTION, DIRECT_ROWS, Gemm, Kernel, Launch, attention_in, direct, forward, product};
+use solve::cuda::hopper::plan::{
+    ATTENTION, DIRECT_ROWS, Gemm, Kernel, Launch, attention_forms, attention_in, direct, forward, product,
+};
 use solve::cuda::launch::Step;
 use solve::cuda::tensor_map::Maps;
 use solve::cuda::workspace::{Purpose, Workspace, packed, vectors};
@@ -72,7 +74,8 @@ pub fn hopper_forms(arch: Arch) {
                 let Some(mut other) = form(shape, launch) else { continue };
                 // It casts what the other one would, with at least a block.
                 other.cast = launch.cast.clone();
-                if !other.cast.is_empty() {
+                let beside = matches!(other.kernel, Kernel::Attention { form, .. } if ATTENTION[form].blocks > 1);
+                if !other.cast.is_empty() && !beside {
                     other.grid[usize::from(matches!(other.kernel, Kernel::Attention { .. }))] += 1;
                 }
                 *launch = other;
@@ -88,16 +91,18 @@ pub fn hopper_forms(arch: Arch) {
             });
         }
         for tile in 0..direct::tiles(gemm).len() {
-            run(200, false, &|shape, launch| {
+            run(100, false, &|shape, launch| {
                 let replaced = matches!(launch.kernel, Kernel::Direct { gemm: other, .. } if other == gemm);
                 replaced.then(|| direct::product_in(gemm, tile, shape.rows()))
             });
         }
     }
-    for (form, causal) in (0..ATTENTION.len()).flat_map(|form| [(form, false), (form, true)]) {
-        run(420, causal, &|shape, launch| {
-            matches!(launch.kernel, Kernel::Attention { .. }).then(|| attention_in(shape, form))
-        });
+    for causal in [false, true] {
+        for form in attention_forms(causal) {
+            run(420, causal, &|shape, launch| {
+                matches!(launch.kernel, Kernel::Attention { .. }).then(|| attention_in(shape, form))
+            });
+        }
     }
 }
 

@@ -2,7 +2,10 @@
 
 use super::kernels::Kernels;
 use super::plan::product::Tile;
-use super::plan::{self, FEW, FewWeights, Gemm, Kernel, Launch, direct, product};
+use super::plan::{
+    self, ATTENTION, ATTENTION_PROJ, CHUNKS_ATTN, CHUNKS_QKV, FEW, FewWeights, Gemm, Kernel, Launch, ROW_TILES,
+};
+use super::plan::{direct, product};
 use super::views::{self, slab};
 use crate::cuda::block::{Buffers, Shape};
 use crate::cuda::launch::{Arguments, Edge, Step, pair};
@@ -11,7 +14,7 @@ use crate::cuda::workspace::{packed, vectors};
 use crate::dims::{D, FFN, QKV};
 use crate::error::Error;
 use crate::precision::SolvePrecision;
-use crate::weights::{W_ATTN, W_FC, W_PROJ, W_QKV};
+use crate::weights::{B_ATTN, W_ATTN, W_FC, W_PROJ, W_QKV};
 
 /// The steps of one forward.
 pub fn forward(kernels: &Kernels, shape: Shape, buffers: &Buffers, maps: &mut Maps) -> Result<Vec<Step>, Error> {
@@ -29,18 +32,23 @@ pub fn steps(
     // The statistics of a row lie as far apart as the attention projection has tiles in it.
     let row_tiles = launches.iter().find_map(|launch| match launch.kernel {
         Kernel::Gemm { gemm: Gemm::AttnProj, tile } => Some(D / product::tiles(Gemm::AttnProj)[tile].n),
-        Kernel::Direct { gemm: Gemm::AttnProj, tile } => Some(D / direct::tiles(Gemm::AttnProj)[tile].n),
+        Kernel::AttentionProj { .. } => Some(ROW_TILES),
         _ => None,
     });
     let alarms = if shape.prepared { 0 } else { buffers.parts.alarms };
-    let mut call = Call { buffers, shape, alarms, row_tiles: row_tiles.unwrap_or(0) as u32, maps };
+    let attn_early = shape.prepared
+        || launches.iter().any(|launch| {
+            matches!(launch.kernel, Kernel::Attention { .. }) && launch.cast.start >= CHUNKS_QKV + CHUNKS_ATTN
+        });
+    let row_tiles = row_tiles.unwrap_or(0) as u32;
+    let mut call = Call { buffers, shape, alarms, row_tiles, attn_early, maps };
     launches.iter().map(|launch| call.step(kernels, launch)).collect()
 }
 
 /// The steps that cast the weights. They raise no alarms: the exact kernel, which splits the same weights, does.
 pub fn prepare(kernels: &Kernels, buffers: &Buffers) -> Result<Vec<Step>, Error> {
     let shape = Shape { batch: 0, seq_len: 0, causal: false, prepared: false, precision: SolvePrecision::Fast };
-    let mut call = Call { buffers, shape, alarms: 0, row_tiles: 0, maps: &mut Maps::default() };
+    let mut call = Call { buffers, shape, alarms: 0, row_tiles: 0, attn_early: false, maps: &mut Maps::default() };
     let wanted = |launch: &&Launch| launch.kernel == Kernel::FewPrepare || buffers.parts.packed != 0;
     plan::prepare().iter().filter(wanted).map(|launch| call.step(kernels, launch)).collect()
 }
@@ -52,6 +60,8 @@ struct Call<'a> {
     /// Where kernels that read the weights raise alarms, or 0
     alarms: u64,
     row_tiles: u32,
+    /// Whether W_attn is cast before attention begins, so that its product may fetch it while attention runs
+    attn_early: bool,
     maps: &'a mut Maps,
 }
 
@@ -63,7 +73,8 @@ impl Call<'_> {
             Kernel::Direct { gemm, tile } => {
                 (product_name(gemm), self.direct(launch, gemm, &direct::tiles(gemm)[tile])?)
             }
-            Kernel::Attention { causal, .. } => ("launch of attention", self.attention(launch, causal)?),
+            Kernel::Attention { form, causal } => ("launch of attention", self.attention(launch, form, causal)?),
+            Kernel::AttentionProj { form } => ("launch of attention and its projection", self.attention_proj(form)?),
             Kernel::Few { weights, tile } => ("launch of the block for few tokens", self.few(weights, tile)?),
             Kernel::FewPrepare => {
                 ("launch of the weight cast", Arguments::each(&[self.buffers.weights, self.buffers.parts.few_weights]))
@@ -130,7 +141,7 @@ impl Call<'_> {
             }
             Gemm::AttnProj => {
                 let gamma = self.vector(vectors::GAMMA2);
-                maps.words(&[bias, *x, gamma, w.statistics, pair(rows, 0), pair(prepared, 0)])
+                maps.words(&[bias, *x, gamma, w.statistics, pair(rows, 0), pair(u32::from(self.attn_early), 0)])
             }
             Gemm::Fc => maps.words(&[bias, pair(rows, 1)]),
             Gemm::Proj => maps.words(&[bias, w.x1, *output, pair(rows, 1)]),
@@ -139,7 +150,7 @@ impl Call<'_> {
 
     /// A product that reads the caller's weights as they are.
     fn direct(&mut self, launch: &Launch, gemm: Gemm, tile: &Tile) -> Result<Arguments, Error> {
-        let Buffers { x, output, weights, parts: w, .. } = self.buffers;
+        let Buffers { output, weights, parts: w, .. } = self.buffers;
         let matrix = match gemm {
             Gemm::Qkv => W_QKV,
             Gemm::AttnProj => W_ATTN,
@@ -156,8 +167,8 @@ impl Call<'_> {
                 let [weights, packed, chunks, alarms] = self.cast(launch);
                 maps.words(&[bias, matrix, weights, packed, chunks, alarms, pair(launch.working, 0)])
             }
-            Gemm::Fc => maps.words(&[bias, matrix, alarms]),
-            Gemm::AttnProj => maps.words(&[bias, *x, self.vector(vectors::GAMMA2), w.statistics, rows, matrix, alarms]),
+            // The attention projection has a kernel of its own.
+            Gemm::AttnProj | Gemm::Fc => maps.words(&[bias, matrix, alarms]),
             Gemm::Proj => maps.words(&[bias, w.x1, *output, matrix, alarms, rows]),
         })
     }
@@ -191,13 +202,33 @@ impl Call<'_> {
         })
     }
 
-    fn attention(&mut self, launch: &Launch, causal: bool) -> Result<Arguments, Error> {
+    fn attention(&mut self, launch: &Launch, form: usize, causal: bool) -> Result<Arguments, Error> {
         let Buffers { parts, .. } = self.buffers;
-        let maps = Arguments::new()
-            .map(&self.maps.get(&views::sequences(parts.qkv, QKV, self.shape))?)
+        let maps = Arguments::new().map(&self.maps.get(&views::sequences(parts.qkv, QKV, self.shape))?);
+        if ATTENTION[form].blocks > 1 {
+            let [weights, packed, chunks, alarms] = self.cast(launch);
+            return Ok(maps.words(&[parts.h, pair(self.shape.seq_len as u32, 0), weights, packed, chunks, alarms]));
+        }
+        let maps = maps
             .map(&self.maps.get(&views::sequences(parts.h, D, self.shape))?)
             .each_more(&[self.shape.seq_len as u64]);
         Ok(if causal { maps } else { maps.words(&self.cast(launch)) })
+    }
+
+    /// `AttentionProjArgs` behind one or two maps
+    fn attention_proj(&mut self, form: usize) -> Result<Arguments, Error> {
+        let Buffers { x, weights, parts: w, .. } = self.buffers;
+        let rows = self.buffers.rows;
+        let maps = Arguments::new().map(&self.maps.get(&views::rows(w.qkv, QKV, rows))?);
+        // b_attn, gamma2 and beta2 lie together in both.
+        let (maps, vectors, weights) = if ATTENTION_PROJ[form].packed {
+            let matrix = self.maps.get(&views::attention_proj_right(w.packed + 2 * packed::ATTN as u64))?;
+            (maps.map(&matrix), self.vector(vectors::B_ATTN), 0)
+        } else {
+            (maps, weights + 4 * B_ATTN.offset as u64, weights + 4 * W_ATTN.offset as u64)
+        };
+        let shape = [pair(self.rows(), self.shape.seq_len as u32), pair(u32::from(self.shape.causal), 0)];
+        Ok(maps.words(&[*x, vectors, weights, w.x1, w.h, w.statistics, self.alarms]).words(&shape))
     }
 
     fn few(&mut self, weights: FewWeights, tile: usize) -> Result<Arguments, Error> {

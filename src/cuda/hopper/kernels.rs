@@ -1,7 +1,7 @@
 //! Every Hopper kernel, found by name once and kept in typed fields.
 
 use super::plan::product::Tile;
-use super::plan::{self, ATTENTION, Chip, FEW, FewWeights, Gemm, Kernel, direct, product};
+use super::plan::{self, ATTENTION, ATTENTION_PROJ, Chip, FEW, FewWeights, Gemm, Kernel, direct, product};
 use crate::cuda::arch::Arch;
 use crate::cuda::exact;
 use crate::cuda::launch::Function;
@@ -18,6 +18,7 @@ pub struct Kernels {
     pub gemm_direct: [Vec<Function>; 4],
     /// Not causal, causal.
     pub attention: [[Function; ATTENTION.len()]; 2],
+    pub attention_proj: [Function; ATTENTION_PROJ.len()],
     /// One per [`FewWeights`].
     pub small: [[Function; FEW.len()]; 3],
     pub small_prepare: Function,
@@ -36,6 +37,7 @@ impl Kernels {
             gemm: [const { Vec::new() }; 4],
             gemm_direct: [const { Vec::new() }; 4],
             attention: [[Function::NONE; ATTENTION.len()]; 2],
+            attention_proj: [Function::NONE; ATTENTION_PROJ.len()],
             small: [[Function::NONE; FEW.len()]; 3],
             small_prepare: function(Kernel::FewPrepare)?,
             exact: exact::Kernel::load(&modules, Arch::Sm90a)?,
@@ -56,9 +58,12 @@ impl Kernels {
             *most = clusters.min(*most);
         }
         for causal in [false, true] {
-            for form in 0..ATTENTION.len() {
+            for form in plan::attention_forms(causal) {
                 kernels.attention[usize::from(causal)][form] = function(Kernel::Attention { form, causal })?;
             }
+        }
+        for form in 0..ATTENTION_PROJ.len() {
+            kernels.attention_proj[form] = function(Kernel::AttentionProj { form })?;
         }
         for weights in FewWeights::ALL {
             for tile in 0..FEW.len() {
@@ -76,6 +81,7 @@ impl Kernels {
             Kernel::Gemm { gemm, tile } => self.gemm[gemm as usize][tile],
             Kernel::Direct { gemm, tile } => self.gemm_direct[gemm as usize][tile],
             Kernel::Attention { form, causal } => self.attention[usize::from(causal)][form],
+            Kernel::AttentionProj { form } => self.attention_proj[form],
             Kernel::Few { weights, tile } => self.small[weights as usize][tile],
             Kernel::FewPrepare => self.small_prepare,
         }
@@ -91,7 +97,12 @@ pub fn symbol(kernel: Kernel) -> String {
         Kernel::Direct { gemm, tile } => product_symbol(gemm, "_direct", &direct::tiles(gemm)[tile]),
         Kernel::Attention { form, causal } => {
             let form = &ATTENTION[form];
-            format!("attention_{}x{}_f16{}", form.rows, form.keys, if causal { "_causal" } else { "" })
+            let blocks = if form.blocks > 1 { format!("x{}", form.blocks) } else { String::new() };
+            format!("attention_{}x{}{blocks}_f16{}", form.rows, form.keys, if causal { "_causal" } else { "" })
+        }
+        Kernel::AttentionProj { form } => {
+            let form = &ATTENTION_PROJ[form];
+            format!("attention_proj_{}_{}", if form.packed { "packed" } else { "direct" }, form.keys)
         }
         Kernel::Few { weights, tile } => {
             let weights = match weights {

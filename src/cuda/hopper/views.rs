@@ -3,6 +3,7 @@
 use super::plan::product::Tile;
 use crate::cuda::block::{Gemm, Shape};
 use crate::cuda::tensor_map::{Element, Promotion, Swizzle, View};
+use crate::dims::D;
 
 /// Columns of a slab: the widest that a swizzle spans and the tile divides into.
 pub fn slab(tile: &Tile) -> u32 {
@@ -39,6 +40,18 @@ pub fn out(element: Element, base: u64, columns: usize, rows: usize, wide: u32) 
     let bytes = if element == Element::F16 { 2 } else { 4 };
     let dims = [columns as u64, rows as u64];
     View::new(element, base, dims, &[bytes * columns as u64], [wide, 16], swizzle(bytes as u32 * wide), Promotion::B256)
+}
+
+/// Rows of `columns`, in boxes of one head's 64 columns and 64 rows.
+pub fn rows(base: u64, columns: usize, rows: usize) -> View {
+    let (columns, rows) = (columns as u64, rows as u64);
+    View::new(Element::F16, base, [columns, rows], &[2 * columns], [64, 64], Swizzle::B128, Promotion::B256)
+}
+
+/// W_attn in boxes of the 32 columns of a warpgroup and three heads' rows.
+pub fn attention_proj_right(base: u64) -> View {
+    let d = D as u64;
+    View::new(Element::F16, base, [d, d], &[2 * d], [32, 192], Swizzle::B64, Promotion::B256)
 }
 
 /// Rows of `columns` by sequence, in boxes of one head's 64 columns and 64 rows.

@@ -1,16 +1,19 @@
 //! Attention: its forms, and for each call the one that takes the least time.
 
-use super::{Kernel, Launch, NOTHING, count};
+use super::{Chip, Kernel, Launch, NOTHING, count};
 use crate::cuda::block::Shape;
 use crate::dims::HEADS;
 
-/// One form of attention: a block takes so many groups of 64 query rows, and shares the keys among so many groups of warps.
+/// One form of attention: a block takes so many groups of 64 query rows, and shares the keys among so many groups of warps, or the blocks of a
+/// cluster share them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionForm {
     /// Groups of 64 query rows.
     pub rows: usize,
     /// Groups of keys.
     pub keys: usize,
+    /// Blocks of a cluster. Not for causal attention if more than one.
+    pub blocks: usize,
     /// Bytes of shared memory.
     pub shared: u32,
     /// Time of a block for 1024 keys in 0.01 us, measured on an H200.
@@ -21,31 +24,47 @@ pub struct AttentionForm {
 const ATTENTION_COST: usize = 250;
 
 /// The forms that attention is compiled for.
-pub const ATTENTION: [AttentionForm; 3] = [
-    AttentionForm { rows: 1, keys: 2, shared: 177_352, cost: 520 },
-    AttentionForm { rows: 2, keys: 1, shared: 181_376, cost: 860 },
-    AttentionForm { rows: 3, keys: 1, shared: 189_568, cost: 1060 },
+pub const ATTENTION: [AttentionForm; 4] = [
+    AttentionForm { rows: 1, keys: 2, blocks: 1, shared: 177_352, cost: 520 },
+    AttentionForm { rows: 2, keys: 1, blocks: 1, shared: 181_384, cost: 860 },
+    AttentionForm { rows: 3, keys: 1, blocks: 1, shared: 189_584, cost: 1060 },
+    AttentionForm { rows: 3, keys: 1, blocks: 2, shared: 184_776, cost: 610 },
 ];
 
-pub(super) fn attention(sms: usize, shape: Shape) -> Launch {
-    let form = (0..ATTENTION.len()).min_by_key(|&form| form_time(sms, shape, &ATTENTION[form])).unwrap_or(0);
+/// Those that there are for causal attention or not.
+pub fn attention_forms(causal: bool) -> impl Iterator<Item = usize> {
+    (0..ATTENTION.len()).filter(move |&form| !causal || ATTENTION[form].blocks == 1)
+}
+
+pub(super) fn attention(chip: Chip, shape: Shape) -> Launch {
+    let time = |form: &usize| form_time(chip, shape, &ATTENTION[*form]);
+    let form = attention_forms(shape.causal).min_by_key(time).unwrap_or(0);
     attention_in(shape, form)
 }
 
-pub(super) fn time(sms: usize, shape: Shape) -> usize {
-    ATTENTION.iter().map(|form| form_time(sms, shape, form)).min().unwrap_or(0)
+pub(super) fn time(chip: Chip, shape: Shape) -> usize {
+    attention_forms(shape.causal).map(|form| form_time(chip, shape, &ATTENTION[form])).min().unwrap_or(0)
 }
 
 /// Time of attention in this form, in 0.01 us.
-fn form_time(sms: usize, shape: Shape, form: &AttentionForm) -> usize {
-    let blocks = shape.seq_len.div_ceil(64 * form.rows) * HEADS * shape.batch;
+fn form_time(chip: Chip, shape: Shape, form: &AttentionForm) -> usize {
+    let blocks = blocks(shape, form);
     let thousandths = if shape.causal {
         // The blocks with the most keys come first and the others, half as long in the mean, fill the gaps, but not wholly.
-        (blocks * 500 / sms + 300).max(1000)
+        (blocks * 500 / chip.sms + 300).max(1000)
     } else {
-        blocks.div_ceil(sms) * 1000
+        let resident = if form.blocks > 1 { form.blocks * chip.clusters[0].max(1) } else { chip.sms };
+        blocks.div_ceil(resident) * 1000
     };
     ATTENTION_COST + thousandths * shape.seq_len / 1024 * form.cost / 1000
+}
+
+/// Row groups are those of a head, but clusters take theirs from all heads.
+fn blocks(shape: Shape, form: &AttentionForm) -> usize {
+    match form.blocks {
+        1 => shape.seq_len.div_ceil(64 * form.rows) * HEADS * shape.batch,
+        blocks => (shape.seq_len.div_ceil(64) * HEADS * shape.batch).div_ceil(form.rows) * blocks,
+    }
 }
 
 /// The launch of attention in this form.
@@ -53,13 +72,18 @@ fn form_time(sms: usize, shape: Shape, form: &AttentionForm) -> usize {
 pub fn attention_in(shape: Shape, form: usize) -> Launch {
     let AttentionForm { rows, keys, shared, .. } = ATTENTION[form];
     let (groups, heads) = (count(shape.seq_len.div_ceil(64 * rows)), count(HEADS));
-    let batch = count(shape.batch);
+    let (batch, working) = (count(shape.batch), count(blocks(shape, &ATTENTION[form])));
+    let grid = match (ATTENTION[form].blocks, shape.causal) {
+        (1, false) => [groups, heads, batch],
+        (1, true) => [heads, groups, batch],
+        _ => [working, 1, 1],
+    };
     Launch {
         kernel: Kernel::Attention { form, causal: shape.causal },
-        grid: if shape.causal { [heads, groups, batch] } else { [groups, heads, batch] },
+        grid,
         threads: 128 * (rows * keys + 1) as u32,
         shared,
-        working: groups * heads * batch,
+        working,
         cast: NOTHING,
     }
 }

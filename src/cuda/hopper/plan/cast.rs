@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::attention;
+use super::attention::{self, ATTENTION};
+use super::direct;
 use super::product::{self, product_in, tiles};
 use super::{Chip, Kernel, Launch, count};
 use crate::cuda::block::{Gemm, Shape};
@@ -12,6 +13,8 @@ use crate::dims::{D, FFN, QKV};
 pub const CHUNKS: u32 = CHUNKS_QKV + ((D * D + 2 * D * FFN) / 4096) as u32;
 /// The chunks of W_qkv.
 pub const CHUNKS_QKV: u32 = (D * QKV / 4096) as u32;
+/// The chunks of W_attn.
+pub const CHUNKS_ATTN: u32 = (D * D / 4096) as u32;
 /// Blocks of the first kernel that copy the small parameters.
 const VECTOR_BLOCKS: usize = 12;
 
@@ -22,37 +25,77 @@ pub(super) const NOTHING: Range<u32> = CHUNKS..CHUNKS;
 const CAST_RATE: usize = 4;
 const CAST_RATE_ALL: usize = 260;
 
+/// Chunks that each block of attention in clusters casts beside its own work; measured on an H200 (0.1 us each at 1024 rows).
+const CAST_BESIDE: u32 = 3;
+
 /// The first three launches with the cast of all weights: what the SMs that the QKV product and attention leave idle can do in that time, they do;
 /// the rest is done before. The QKV product takes the tile with which all this is over first.
 pub(super) fn casting(chip: Chip, shape: Shape, attention: &Launch) -> [Launch; 3] {
     let rows = shape.rows();
-    let rest = (CHUNKS - CHUNKS_QKV) as usize;
-    // Workers join attention in rows of its grid. Causal attention has no such role: only a prepared block is causal.
-    let (row, idle) = (attention.grid[0], idle_sms(chip.sms, attention));
-    let second = if shape.causal { 0 } else { idle / row * row };
-    let second_share = capacity(second, attention::time(chip.sms, shape));
-
     let time = |tile: usize| product::time(chip, Gemm::Qkv, &tiles(Gemm::Qkv)[tile], rows);
-    let first_share = |tile: usize| capacity(idle_sms(chip.sms, &product_in(chip, Gemm::Qkv, tile, rows)), time(tile));
-    let before = |tile: usize| rest.saturating_sub(first_share(tile) + second_share);
+    let qkv = |tile: usize| product_in(chip, Gemm::Qkv, tile, rows);
+    let before = |tile: usize| Shares::new(chip, shape, &qkv(tile), time(tile), attention).before();
     let tile = (0..tiles(Gemm::Qkv).len())
         .rev()
         .min_by_key(|&tile| time(tile) + 100 * before(tile) / CAST_RATE_ALL)
         .unwrap_or(0);
+    Shares::new(chip, shape, &qkv(tile), time(tile), attention).launches(chip, rows, 0, qkv(tile), attention)
+}
 
-    let start = CHUNKS_QKV + count(before(tile));
-    let hidden = (CHUNKS - start) as usize;
-    let middle = start + count(hidden * first_share(tile) / (first_share(tile) + second_share).max(1));
-    let mut launches = [cast_layernorm(rows, 0..start), product_in(chip, Gemm::Qkv, tile, rows), attention.clone()];
-    if middle > start {
-        launches[1].grid[0] += idle_sms(chip.sms, &launches[1]);
-        launches[1].cast = start..middle;
+/// The same when the QKV product reads its weights as they are.
+pub(super) fn casting_rest(chip: Chip, shape: Shape, attention: &Launch) -> [Launch; 3] {
+    let rows = shape.rows();
+    let qkv = direct::product(Gemm::Qkv, rows);
+    let shares = Shares::new(chip, shape, &qkv, direct::QKV_TIME, attention);
+    shares.launches(chip, rows, CHUNKS_QKV, qkv, attention)
+}
+
+/// How many chunks of the weights other than W_qkv are cast beside the QKV product and beside attention, at most.
+struct Shares {
+    first: usize,
+    second: usize,
+    /// Rows of attention's grid that cast.
+    second_rows: u32,
+}
+
+impl Shares {
+    fn new(chip: Chip, shape: Shape, qkv: &Launch, qkv_time: usize, attention: &Launch) -> Self {
+        // Workers join attention in rows of its grid. Causal attention has no such role: only a prepared block is causal.
+        let (row, idle) = (attention.grid[0], idle_sms(chip.sms, attention));
+        let second_rows = if shape.causal || casts_beside(attention) { 0 } else { idle / row };
+        let second = match casts_beside(attention) {
+            true => (CAST_BESIDE * attention.working) as usize,
+            false => capacity(second_rows * row, attention::time(chip, shape)),
+        };
+        Self { first: capacity(idle_sms(chip.sms, qkv), qkv_time), second, second_rows }
     }
-    if CHUNKS > middle {
-        launches[2].grid[1] += second / row;
-        launches[2].cast = middle..CHUNKS;
+
+    /// Chunks that are left over.
+    fn before(&self) -> usize {
+        ((CHUNKS - CHUNKS_QKV) as usize).saturating_sub(self.first + self.second)
     }
-    launches
+
+    /// The cast begins with chunk `from`.
+    fn launches(&self, chip: Chip, rows: usize, from: u32, qkv: Launch, attention: &Launch) -> [Launch; 3] {
+        let start = CHUNKS_QKV + count(self.before());
+        let hidden = (CHUNKS - start) as usize;
+        let middle = start + count(hidden * self.first / (self.first + self.second).max(1));
+        let mut launches = [cast_layernorm(rows, from..start), qkv, attention.clone()];
+        if middle > start {
+            launches[1].grid[0] += idle_sms(chip.sms, &launches[1]);
+            launches[1].cast = start..middle;
+        }
+        if CHUNKS > middle {
+            launches[2].grid[1] += self.second_rows;
+            launches[2].cast = middle..CHUNKS;
+        }
+        launches
+    }
+}
+
+/// Whether each block of this attention casts beside its own work.
+fn casts_beside(attention: &Launch) -> bool {
+    matches!(attention.kernel, Kernel::Attention { form, .. } if ATTENTION[form].blocks > 1)
 }
 
 /// SMs without a block in the last wave.

@@ -1,10 +1,12 @@
 //! Which Hopper kernels serve a call and on which grids: pure numbers, tested without a GPU.
 //!
-//! Up to [`FEW_ROWS`] rows one resident kernel computes the block. Above, six kernels. From the caller's weights the products read them as they are
-//! up to [`DIRECT_ROWS`] rows, where hardly any is read twice. In all other calls they read fp16 weights, each in the tile whose waves of blocks take
-//! the least time, and SMs that a product or attention leaves idle cast weights for the kernels after it.
+//! Up to [`FEW_ROWS`] rows one resident kernel computes the block. Above, six kernels, or five while attention fits into the kernel of its projection.
+//! From the caller's weights the products read them as they are up to [`DIRECT_ROWS`] rows, where hardly any is read twice; the QKV product, which nothing
+//! can cast for in advance, up to [`DIRECT_QKV_ROWS`]. In all other calls they read fp16 weights, each in the tile whose waves of blocks take the least
+//! time, and SMs that a product or attention leaves idle cast weights for the kernels after it.
 
 mod attention;
+mod attention_proj;
 mod cast;
 pub mod direct;
 mod few;
@@ -14,9 +16,10 @@ use std::ops::Range;
 
 pub use crate::cuda::block::Gemm;
 use crate::cuda::block::Shape;
-pub use attention::{ATTENTION, AttentionForm, attention_in};
-pub use cast::{CHUNKS, CHUNKS_QKV};
-use cast::{NOTHING, cast_layernorm, casting};
+pub use attention::{ATTENTION, AttentionForm, attention_forms, attention_in};
+pub use attention_proj::{ATTENTION_PROJ, AttentionProjForm, ROW_TILES};
+pub use cast::{CHUNKS, CHUNKS_ATTN, CHUNKS_QKV};
+use cast::{NOTHING, cast_layernorm, casting, casting_rest};
 pub use few::{FEW, FewTile, FewWeights};
 
 /// What a plan must know about the GPU.
@@ -31,8 +34,10 @@ pub struct Chip {
 /// Rows up to which the one resident kernel is the faster way; measured on an H200.
 pub const FEW_ROWS: usize = 32;
 
-/// Rows up to which the products read the caller's fp32 weights; measured on an H200.
-pub const DIRECT_ROWS: usize = 256;
+/// Rows up to which the products, and up to which the QKV product alone, read the caller's fp32 weights; measured on an H200.
+pub const DIRECT_ROWS: usize = 128;
+#[allow(missing_docs, reason = "see above")]
+pub const DIRECT_QKV_ROWS: usize = 256;
 
 /// A compiled kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,6 +47,7 @@ pub enum Kernel {
     Gemm { gemm: Gemm, tile: usize },
     Direct { gemm: Gemm, tile: usize },
     Attention { form: usize, causal: bool },
+    AttentionProj { form: usize },
     Few { weights: FewWeights, tile: usize },
     FewPrepare,
 }
@@ -80,30 +86,32 @@ pub fn prepare() -> Vec<Launch> {
 fn many(chip: Chip, shape: Shape) -> Vec<Launch> {
     let rows = shape.rows();
     if !shape.prepared && rows <= DIRECT_ROWS {
-        return direct_products(chip.sms, shape);
+        return direct_products(shape);
     }
-    let attention = attention::attention(chip.sms, shape);
-    let mut first = if shape.prepared {
-        [cast_layernorm(rows, NOTHING), product::product(chip, Gemm::Qkv, rows), attention]
+    let attention = || attention::attention(chip, shape);
+    let product = |gemm| product::product(chip, gemm, rows);
+    let mut launches = if !shape.prepared {
+        let first = if rows <= DIRECT_QKV_ROWS { casting_rest } else { casting };
+        first(chip, shape, &attention()).to_vec()
     } else {
-        casting(chip, shape, &attention)
+        vec![cast_layernorm(rows, NOTHING), product(Gemm::Qkv)]
+    };
+    match attention_proj::attention_proj(shape) {
+        Some(both) => launches.push(both),
+        None if shape.prepared => launches.extend([attention(), product(Gemm::AttnProj)]),
+        None => launches.push(product(Gemm::AttnProj)),
     }
-    .to_vec();
-    first.extend([Gemm::AttnProj, Gemm::Fc, Gemm::Proj].map(|gemm| product::product(chip, gemm, rows)));
-    first
+    launches.extend([product(Gemm::Fc), product(Gemm::Proj)]);
+    launches
 }
 
 /// No cast: the first kernel normalises and copies the small parameters, the products convert the weights that they read.
-fn direct_products(sms: usize, shape: Shape) -> Vec<Launch> {
+fn direct_products(shape: Shape) -> Vec<Launch> {
     let rows = shape.rows();
-    vec![
-        cast_layernorm(rows, 0..0),
-        direct::product(Gemm::Qkv, rows),
-        attention::attention(sms, shape),
-        direct::product(Gemm::AttnProj, rows),
-        direct::product(Gemm::Fc, rows),
-        direct::product(Gemm::Proj, rows),
-    ]
+    let mut launches = vec![cast_layernorm(rows, 0..0), direct::product(Gemm::Qkv, rows)];
+    launches.extend(attention_proj::attention_proj(shape));
+    launches.extend([direct::product(Gemm::Fc, rows), direct::product(Gemm::Proj, rows)]);
+    launches
 }
 
 /// Dynamic shared memory of a block, as the kernels' own headers compute it.
@@ -114,6 +122,7 @@ pub fn shared_bytes(kernel: Kernel) -> u32 {
         Kernel::Gemm { gemm, tile } => product::tiles(gemm)[tile].shared,
         Kernel::Direct { gemm, tile } => direct::tiles(gemm)[tile].shared,
         Kernel::Attention { form, .. } => ATTENTION[form].shared,
+        Kernel::AttentionProj { form } => ATTENTION_PROJ[form].shared,
         Kernel::Few { weights, tile } => FEW[tile].shared[usize::from(weights == FewWeights::Prepared)],
     }
 }

@@ -1,0 +1,108 @@
+/* Attention where the two blocks of a cluster have the same query rows and half of the keys each. Units of 64 rows and half of the keys are small enough to
+   go round: at 1024 rows 384 of them on 128 multiprocessors, three on each, where blocks of 128 rows would leave a quarter of the chip idle.
+
+   The row groups of a block may belong to two heads (16 groups a head at 1024 rows are not a multiple of three); it then loads the keys of both. At the
+   end each warp sends the other block's warp what it has of eight of its 16 rows, gets the same for the other eight, and finishes those.
+   Two warps that attention leaves idle cast weights for later kernels. */
+#pragma once
+#include "attention/attention_sm90a.cuh"
+#include "attention/cast_beside_sm90a.cuh"
+#include "common/cluster_sm90a.cuh"
+
+struct ClusterArgs {
+  __half* att;  // (batch, seq_len, 768)
+  int seq_len;
+  CastArgs cast;  // the weights to cast
+};
+
+// 9.7.9.12 st.async: into another block's shared memory, counted by a barrier there
+__device__ __forceinline__ void cluster_store_4(uint32_t to, float4 v, uint32_t barrier) {
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to), "f"(v.x), "f"(v.y),
+               "f"(v.z), "f"(v.w), "r"(barrier)
+               : "memory");
+}
+__device__ __forceinline__ void cluster_store_2(uint32_t to, float x, float y, uint32_t barrier) {
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(to), "f"(x), "f"(y), "r"(barrier)
+               : "memory");
+}
+
+// A warp's eight rows of 128 bytes, in two of its runs of 512 bytes among the received parts; swizzled, for the banks
+__device__ __forceinline__ uint32_t staged(uint32_t part, int warp, int row, int chunk) {
+  return part + 2048 * (row >> 2) + 512 * warp + 128 * (row & 3) + ((chunk ^ row) << 4);
+}
+
+// The first block finishes rows 0..7 of each warp's 16 rows, the second 8..15: registers r with (r >> 1) % 2 == half.
+template <class T>
+__device__ __forceinline__ void exchange_and_store(const AttentionConsumer<T>& c, __half* att) {
+  const int half = blockIdx.x % 2, lane = c.lane(), thread = 32 * c.warp + lane;
+  const uint32_t part = c.smem.partial(c.group), mine = part + 16 * thread, statistics = part + 8192 + 8 * thread;
+  const auto& softmax = c.softmax;
+  const float sums[2] = {quad_sum(softmax.sum[0]), quad_sum(softmax.sum[1])};
+  cluster_wait();  // the other block has its barriers
+  const uint32_t there = cluster_address(mine, half ^ 1), barrier = cluster_address(c.smem.received(c.group), half ^ 1);
+  cluster_store_2(cluster_address(statistics, half ^ 1), half ? softmax.reference[0] : softmax.reference[1], half ? sums[0] : sums[1], barrier);
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const float* o = c.o + 8 * i;
+    cluster_store_4(there + 2048 * i, half ? make_float4(o[0], o[1], o[4], o[5]) : make_float4(o[2], o[3], o[6], o[7]), barrier);
+  }
+  const float reference = half ? softmax.reference[1] : softmax.reference[0], sum = half ? sums[1] : sums[0];
+  wait_for(c.smem.received(c.group), 0);
+  const float2 other = load_shared_2(statistics);
+  const float top = fmaxf(reference, other.x);
+  const float weight = exp2_approx((reference - top) * SCORE_SCALE), other_weight = exp2_approx((other.x - top) * SCORE_SCALE);
+  const float scale = __frcp_rn(weight * sum + other_weight * other.y);
+  uint32_t packed[8];
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const float* o = c.o + 8 * i;
+    const float4 from = load_shared_4(mine + 2048 * i);
+    const float a = weight * scale, b = other_weight * scale;
+    packed[2 * i] = pack_half2(a * (half ? o[2] : o[0]) + b * from.x, a * (half ? o[3] : o[1]) + b * from.y);
+    packed[2 * i + 1] = pack_half2(a * (half ? o[6] : o[4]) + b * from.z, a * (half ? o[7] : o[5]) + b * from.w);
+  }
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < 2; i++)
+    stmatrix_x4(staged(part, c.warp, lane & 7, 4 * i + (lane >> 3)), packed[4 * i], packed[4 * i + 1], packed[4 * i + 2], packed[4 * i + 3]);
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const int r = 4 * i + (lane >> 3), chunk = lane & 7, row = c.row + 16 * c.warp + 8 * half + r;
+    const float4 out = load_shared_4(staged(part, c.warp, r, chunk));
+    if (row < c.work.seq_len)
+      *reinterpret_cast<float4*>(att + (static_cast<size_t>(c.work.sequence) * c.work.seq_len + row) * D + c.work.head * HEAD_DIM + 8 * chunk) = out;
+  }
+}
+
+template <class T>
+__device__ __forceinline__ void attention_cluster_block(const CUtensorMap* qkv, const ClusterArgs& args) {
+  const AttentionSmem<T> smem = {attention_memory()};
+  const int warp = __shfl_sync(0xffffffffu, threadIdx.x >> 5, 0), lane = threadIdx.x & 31;
+  const bool producer = warp == 4 * T::CONSUMERS && lane == 0;
+  if (producer) {
+    attention_init(smem, args.seq_len);
+    prefetch_tensor_map(qkv);
+  }
+  __syncthreads();
+  cluster_arrive();
+  if (warp >= 4 * T::CONSUMERS) {
+    registers_decrease<T::PRODUCER_REGISTERS>();
+    const int caster = warp - 4 * T::CONSUMERS - 1;
+    if (producer) {
+      pdl_wait();
+      pdl_launch();
+      AttentionProducer<T>(qkv, smem, args.seq_len).run();
+    } else if (caster >= 0 && caster < T::CAST_WARPS) {
+      cast_beside(args.cast, smem.cast(caster), smem.cast_full(caster), caster * gridDim.x + blockIdx.x, T::CAST_WARPS * gridDim.x);
+    }
+    __syncwarp();
+    cluster_wait();
+  } else {
+    registers_increase<T::CONSUMER_REGISTERS>();
+    const AttentionWork work = attention_work<T>(args.seq_len, warp >> 2);
+    AttentionConsumer<T> consumer(smem, work, warp >> 2, warp & 3);
+    consumer.run();
+    exchange_and_store(consumer, args.att);
+  }
+}

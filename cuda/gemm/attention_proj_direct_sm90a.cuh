@@ -1,0 +1,304 @@
+/* x1(rows, 768) fp32 = x + attention(qkv) W_attn + b_attn;  h(rows, 768) fp16 = LayerNorm(x1; gamma2, beta2), for rows that fit into one or two tiles of keys.
+
+   So few rows that attention costs little: it is computed where it is consumed, again for every 96 columns, and needs no kernel and no trip through memory of
+   its own. A cluster of four blocks has 64 rows x 96 columns, a block three heads of them: a warpgroup computes softmax(Q K^T) V of one head, then, over all
+   three, 32 columns of the projection. The sums of the blocks meet in block `rank`, which finishes 16 rows and adds them in the order of the blocks: the same
+   bits every time. LayerNorm's statistics go round as in epilogue_norm_sm90a.cuh.
+
+   grid: ceil(rows / 64) * 8 * 4 blocks in clusters of 4, all resident at once; 384 threads; TOTAL bytes of shared memory.
+   Weights, x and the vectors are inputs: they are here before the predecessor ends. Limiter: latency, of Q, K and V first, then of three exchanges. */
+#pragma once
+#include <cuda.h>
+#include <cuda_fp16.h>
+
+#include "common/cluster_sm90a.cuh"
+#include "gemm/gemm_direct_sm90a.cuh"
+#include "gemm/statistics_sm90a.cuh"
+
+struct AttentionProjArgs {
+  const float* x;        // (rows, 768), 16-byte aligned
+  const float* vectors;  // b_attn | gamma2 | beta2, aligned to 4 bytes
+  const float* weights;  // (768, 768), aligned to 4 bytes; packed ones come by tensor map instead
+  float* x1;             // (rows, 768)
+  __half* h;             // (rows, 768)
+  unsigned long long* statistics;  // (rows, 8)
+  unsigned* alarms;
+  int rows, seq_len, causal;
+};
+
+// 9.7.3.21 ex2
+__device__ __forceinline__ float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+template <int KEYS>
+struct AttentionProj {
+  static constexpr int BLOCKS = 4, GROUPS = HEADS / BLOCKS, THREADS = 128 * GROUPS;
+  static constexpr int COLUMNS = 96, WIDE = COLUMNS / GROUPS, N_TILES = D / COLUMNS;  // WIDE: columns of a warpgroup
+  // Of a head in shared memory. O takes the place of Q, what goes to other blocks that of K.
+  static constexpr int Q = 0, K = 8192, V = K + KEYS * 128, HEAD_BYTES = V + KEYS * 128;
+  static constexpr int DEPTH = GROUPS * HEAD_DIM, W_BYTES = DEPTH * WIDE * 2;  // a warpgroup's part of W_attn
+  static constexpr int PIECE = 16 * WIDE * 4, PART = GROUPS * PIECE;           // what a warp, and a block, has of 16 rows
+  static constexpr int WEIGHTS = GROUPS * HEAD_BYTES, INCOMING = WEIGHTS + GROUPS * W_BYTES, BARRIERS = INCOMING + BLOCKS * PART;
+  static constexpr int TOTAL = BARRIERS + 8 * (GROUPS + 1) + 1024;
+  static_assert(TOTAL <= 232448 && GROUPS == 3 && 4 * PIECE <= KEYS * 128);
+
+  const AttentionProjArgs& args;
+  uint32_t base, mine, weights, loaded, received;  // `mine`: this warpgroup's head
+  int group, thread, warp, lane, rank, row64, n;
+  int first[2], last[2];  // keys that this thread's rows see, less its own first key
+
+  __device__ __forceinline__ explicit AttentionProj(const AttentionProjArgs& args) : args(args) {
+    base = shared_base();
+    group = threadIdx.x / 128, thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
+    rank = static_cast<int>(cluster_rank());
+    row64 = blockIdx.x / BLOCKS / N_TILES * 64, n = blockIdx.x / BLOCKS % N_TILES * COLUMNS;
+    mine = base + group * HEAD_BYTES, weights = base + WEIGHTS + group * W_BYTES;
+    loaded = base + BARRIERS + 8 * group, received = base + BARRIERS + 8 * GROUPS;
+#pragma unroll
+    for (int u = 0; u < 2; u++) {
+      int query = row64 + 16 * warp + lane / 4 + 8 * u;
+      if (query >= args.rows) query = 0;  // a row that nobody reads
+      first[u] = query - query % args.seq_len, last[u] = args.causal ? query : first[u] + args.seq_len - 1;
+      first[u] -= 2 * (lane % 4), last[u] -= 2 * (lane % 4);
+    }
+  }
+  __device__ __forceinline__ int head() const { return rank * GROUPS + group; }
+
+  __device__ __forceinline__ void init(const CUtensorMap* qkv) const {
+    prefetch_tensor_map(qkv);
+    for (int i = 0; i < GROUPS; i++) mbarrier_init(base + BARRIERS + 8 * i, 1);
+    mbarrier_init(received, 1 + THREADS / 4);  // this block's own warps beside the copies
+    mbarrier_expect(received, (BLOCKS - 1) * PART);
+    fence_mbarrier_init();
+  }
+
+  // This warpgroup's columns of W_attn for the block's heads, rounded and laid down as the copy engine would
+  template <bool ALIGNED>
+  __device__ __forceinline__ void convert() const {
+    constexpr int ACROSS = WIDE / 4, DOWN = 128 / ACROSS, PIECES = DEPTH / DOWN;
+    const int row = thread / ACROSS, four = thread % ACROSS;
+    const float* from = args.weights + static_cast<size_t>(rank * DEPTH + row) * D + n + group * WIDE + 4 * four;
+    const uint32_t to = weights + swizzle_64(row, four / 2) + four % 2 * 8;
+    float4 v[PIECES];
+#pragma unroll
+    for (int p = 0; p < PIECES; p++) v[p] = fetch_4<ALIGNED>(from + DOWN * p * D);
+    HalfObservation look;
+    Observation seen;
+#pragma unroll
+    for (int p = 0; p < PIECES; p++) {
+      const uint32_t low = pack_half2(v[p].x, v[p].y), high = pack_half2(v[p].z, v[p].w);
+      look.add(low, high);
+      store_shared_words(to + p * DOWN * 64, low, high);
+    }
+    look.move_to(seen);
+    fence_async_shared();
+    if (args.alarms != nullptr && row64 == 0) seen.report(args.alarms, MATRIX_ATTN, 32.f * 4 * PIECES);
+  }
+
+  __device__ __forceinline__ void load(const CUtensorMap* qkv) const {
+#pragma unroll
+    for (int part = 0; part < 3; part++)
+      for (int row = 0; row < (part == 0 ? 64 : KEYS); row += 64)
+        tma_load_2d(mine + (part == 0 ? Q : part == 1 ? K : V) + row * 128, qkv, part * D + head() * HEAD_DIM, part == 0 ? row64 : row, loaded);
+  }
+
+  // P, with the sums of its two rows: row lane / 4 of the warp's 16, and eight further
+  __device__ __forceinline__ void scores(uint32_t (&p)[KEYS / 16][4], float (&sum)[2]) const {
+    constexpr uint64_t K_MAJOR = wgmma_descriptor<128>(16, 1024);
+    constexpr float SCALE = 0.125f * 1.44269504f;
+    float s[KEYS / 2];
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < 4; k++) Wgmma<KEYS>::template ss<0>(s, wgmma_at(K_MAJOR, mine + Q + 32 * k), wgmma_at(K_MAJOR, mine + K + 32 * k), k != 0);
+    wgmma_commit();
+    wgmma_wait<0>();
+    if (first[0] > 0 || first[1] > 0 || last[0] < KEYS - 1 || last[1] < KEYS - 1) {
+#pragma unroll
+      for (int i = 0; i < KEYS / 2; i++) {
+        const int u = i / 2 % 2, key = i / 4 * 8 + i % 2;
+        if (key < first[u] || key > last[u]) s[i] = -INFINITY;
+      }
+    }
+    float top[2] = {-INFINITY, -INFINITY};
+#pragma unroll
+    for (int i = 0; i < KEYS / 2; i++) top[i / 2 % 2] = fmaxf(top[i / 2 % 2], s[i]);
+#pragma unroll
+    for (int u = 0; u < 2; u++) {
+      top[u] = fmaxf(top[u], __shfl_xor_sync(~0u, top[u], 1));
+      top[u] = -SCALE * fmaxf(top[u], __shfl_xor_sync(~0u, top[u], 2));
+      sum[u] = 0.f;
+    }
+#pragma unroll
+    for (int i = 0; i < KEYS / 2; i++) {
+      s[i] = exp2_fast(fmaf(s[i], SCALE, top[i / 2 % 2]));
+      sum[i / 2 % 2] += s[i];
+    }
+#pragma unroll
+    for (int u = 0; u < 2; u++) {
+      sum[u] += __shfl_xor_sync(~0u, sum[u], 1);
+      sum[u] += __shfl_xor_sync(~0u, sum[u], 2);
+    }
+#pragma unroll
+    for (int i = 0; i < KEYS / 4; i++) p[i / 4][i % 4] = pack_half2(s[2 * i], s[2 * i + 1]);
+  }
+
+  // This head's O, into shared memory
+  __device__ __forceinline__ void attend() const {
+    constexpr uint64_t N_MAJOR = wgmma_descriptor<128>(8192, 1024);
+    uint32_t p[KEYS / 16][4];
+    float sum[2], o[32];
+    scores(p, sum);
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < KEYS / 16; k++) Wgmma<64>::rs<1>(o, p[k], wgmma_at(N_MAJOR, mine + V + 2048 * k), k != 0);
+    wgmma_commit();
+    named_barrier_sync(1 + group, 128);  // Q and K are used up
+    const float inverse[2] = {1.f / sum[0], 1.f / sum[1]};
+    wgmma_wait<0>();
+    const int row = 16 * warp + lane % 16;
+#pragma unroll
+    for (int i = 0; i < 8; i += 2)
+      stmatrix_x4(mine + Q + swizzle_128(row, i + lane / 16), pack_half2(o[4 * i] * inverse[0], o[4 * i + 1] * inverse[0]),
+                  pack_half2(o[4 * i + 2] * inverse[1], o[4 * i + 3] * inverse[1]), pack_half2(o[4 * i + 4] * inverse[0], o[4 * i + 5] * inverse[0]),
+                  pack_half2(o[4 * i + 6] * inverse[1], o[4 * i + 7] * inverse[1]));
+    fence_async_shared();
+  }
+
+  // The block's summand of this warpgroup's columns, 16 rows by a warp, to the block that finishes those
+  __device__ __forceinline__ void project() const {
+    constexpr uint64_t K_MAJOR = wgmma_descriptor<128>(16, 1024), N_MAJOR = wgmma_descriptor<64>(8192, 512);
+    float d[WIDE / 2];
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < DEPTH / 16; k++)
+      Wgmma<WIDE>::template ss<1>(d, wgmma_at(K_MAJOR, base + k / 4 * HEAD_BYTES + Q + k % 4 * 32), wgmma_at(N_MAJOR, weights + 1024 * k), k != 0);
+    wgmma_commit();
+    const bool stays = warp == rank;
+    const uint32_t to = stays ? base + INCOMING + rank * PART + group * PIECE : mine + K + warp * PIECE;
+    wgmma_wait<0>();
+#pragma unroll
+    for (int i = 0; i < WIDE / 8; i++) {
+      const uint32_t at = to + place(lane / 4, 2 * i + lane % 4 / 2) + lane % 2 * 8;
+      store_shared_2(at, d[4 * i], d[4 * i + 1]);
+      store_shared_2(at + PIECE / 2, d[4 * i + 2], d[4 * i + 3]);
+    }
+    if (stays)
+      mbarrier_arrive(received);
+    else
+      fence_async_shared();
+    cluster_wait();  // every block of the cluster has its barriers
+    if (!stays && lane == 0)
+      cluster_copy(cluster_address(base + INCOMING + rank * PART + group * PIECE, warp), to, PIECE, cluster_address(received, warp));
+  }
+  // Of 16 bytes of a row of a piece; eight rows further: + PIECE / 2
+  static __device__ __forceinline__ uint32_t place(int row, int chunk) { return row * (WIDE * 4) + ((chunk ^ (row & 7)) << 4); }
+};
+
+__device__ __forceinline__ float sum_8(float v) {
+#pragma unroll
+  for (int lanes = 4; lanes > 0; lanes /= 2) v += __shfl_xor_sync(~0u, v, lanes);
+  return v;
+}
+__device__ __forceinline__ float4 add_4(float4 a, float4 b) { return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w); }
+__device__ __forceinline__ float4 subtract(float4 a, float b) { return make_float4(a.x - b, a.y - b, a.z - b, a.w - b); }
+
+/* The end, by 8 threads for each of the block's rows: four columns of each warpgroup's */
+template <class A>
+struct AttentionProjRow {
+  static constexpr int PIECES = A::GROUPS;
+  float4 extra[PIECES], gamma[PIECES], beta[PIECES];  // extra: x + bias
+  int row, column;
+
+  template <bool ALIGNED>
+  __device__ __forceinline__ void load(const AttentionProjArgs& args) {
+    const float* vectors = args.vectors + column;
+    const float* x = args.x + static_cast<size_t>(row < args.rows ? row : 0) * D + column;
+#pragma unroll
+    for (int i = 0; i < PIECES; i++) {
+      extra[i] = fetch_4<true>(x + i * A::WIDE);
+      gamma[i] = fetch_4<ALIGNED>(vectors + D + i * A::WIDE), beta[i] = fetch_4<ALIGNED>(vectors + 2 * D + i * A::WIDE);
+      extra[i] = add_4(fetch_4<ALIGNED>(vectors + i * A::WIDE), extra[i]);
+    }
+  }
+
+  // `from`: its place in the first block's first piece
+  __device__ __forceinline__ void finish(const AttentionProjArgs& args, uint32_t from) const {
+    const int place = threadIdx.x % 8;
+    const bool there = row < args.rows;
+    float4 v[PIECES];
+    float mean = 0.f, spread = 0.f;
+#pragma unroll
+    for (int i = 0; i < PIECES; i++) {
+      v[i] = load_shared_4(from + i * A::PIECE);
+#pragma unroll
+      for (int b = 1; b < A::BLOCKS; b++) v[i] = add_4(v[i], load_shared_4(from + b * A::PART + i * A::PIECE));
+      v[i] = add_4(v[i], extra[i]);
+      mean += v[i].x + v[i].y + (v[i].z + v[i].w);
+    }
+    mean = sum_8(mean) * (1.f / A::COLUMNS);
+#pragma unroll
+    for (int i = 0; i < PIECES; i++) {
+      const float4 e = subtract(v[i], mean);
+      spread += fmaf(e.x, e.x, e.y * e.y) + fmaf(e.z, e.z, e.w * e.w);
+    }
+    spread = sum_8(spread);
+    unsigned long long* statistics = args.statistics + static_cast<size_t>(row) * A::N_TILES;
+    if (there && place == 0) publish_statistics(statistics + column / A::COLUMNS, mean, spread);
+    float2 part[1][1] = {{make_float2(0.f, 0.f)}};
+    if (there) {
+#pragma unroll
+      for (int i = 0; i < PIECES; i++) *reinterpret_cast<float4*>(args.x1 + static_cast<size_t>(row) * D + column + i * A::WIDE) = v[i];
+      await_statistics(statistics + place, 0, part);
+    }
+    __syncwarp();
+    const float whole = sum_8(part[0][0].x) * (1.f / A::N_TILES), off = part[0][0].x - whole;
+    const float scale = rsqrtf(sum_8(fmaf(A::COLUMNS * off, off, part[0][0].y)) * (1.f / D) + LN_EPS), shift = -whole * scale;
+    if (!there) return;
+#pragma unroll
+    for (int i = 0; i < PIECES; i++)
+      *reinterpret_cast<uint2*>(args.h + static_cast<size_t>(row) * D + column + i * A::WIDE) =
+          make_uint2(pack_half2(fmaf(fmaf(v[i].x, scale, shift), gamma[i].x, beta[i].x), fmaf(fmaf(v[i].y, scale, shift), gamma[i].y, beta[i].y)),
+                     pack_half2(fmaf(fmaf(v[i].z, scale, shift), gamma[i].z, beta[i].z), fmaf(fmaf(v[i].w, scale, shift), gamma[i].w, beta[i].w)));
+  }
+};
+
+// `packed`: W_attn in fp16, (768, 768) in boxes of 32 columns x 192 rows; null: from fp32
+template <int KEYS>
+__device__ __forceinline__ void attention_proj(const CUtensorMap* qkv, const CUtensorMap* packed, const AttentionProjArgs& args) {
+  using A = AttentionProj<KEYS>;
+  static_assert(A::N_TILES == 8 && A::WIDE == 32, "eight threads a row");
+  const A block(args);
+  if (threadIdx.x == 0) {
+    pdl_launch();
+    block.init(qkv);
+  }
+  AttentionProjRow<A> finished;
+  finished.row = block.row64 + 16 * block.rank + threadIdx.x / 8, finished.column = block.n + threadIdx.x % 8 * 4;
+  const bool finishes = threadIdx.x < 128;
+  const auto aligned = [](const float* p) { return (reinterpret_cast<uintptr_t>(p) & 15) == 0; };
+  if (finishes) aligned(args.vectors) ? finished.template load<true>(args) : finished.template load<false>(args);
+  if (packed == nullptr) aligned(args.weights) ? block.template convert<true>() : block.template convert<false>();
+  __syncthreads();
+  cluster_arrive();
+  if (block.thread == 0) {
+    mbarrier_expect(block.loaded, (packed == nullptr ? 0 : A::W_BYTES) + 8192 + 2 * KEYS * 128);
+    if (packed != nullptr) tma_load_2d(block.weights, packed, block.n + block.group * A::WIDE, block.rank * A::DEPTH, block.loaded);
+    pdl_wait();
+    block.load(qkv);
+  }
+  __syncwarp();
+  mbarrier_wait(block.loaded, 0);
+  block.attend();
+  __syncthreads();
+  block.project();
+  if (finishes) {
+    mbarrier_wait(block.received, 0);
+    finished.finish(args, block.base + A::INCOMING + A::place(threadIdx.x / 8, threadIdx.x % 8));
+    __syncwarp();
+  }
+  cluster_arrive();
+  cluster_wait();  // the peers have what this block sent
+}
