@@ -29,8 +29,9 @@ enum Matrix { MATRIX_QKV, MATRIX_ATTN, MATRIX_FC, MATRIX_PROJ };
      limits 0.0245 rms, 1.25, 0.125, 0.125   weights N(0, .0215) 0.80, all at once 1.20
      limits below                            weights N(0, .0205) 0.67, all at once 0.81 to 0.95
    On the challenge's own weights one-hot rows reach 1.00 and nearly equal rows once 1.18 (of 180 draws of several kinds of
-   x); with all at the limits at once one-hot rows reach 1.4. What no statistic of single weights sees: matrices that line up with the activations (a W_fc with a part of rank one along LN(x):
-   2.3; with a b_proj that cancels the output besides, 4.7). */
+   x); with all at the limits at once one-hot rows reach 1.4. What no statistic of single weights sees: matrices that line
+   up with the activations (a W_fc with a part of rank one along LN(x): 2.3; with a b_proj that cancels the output besides,
+   4.7). */
 constexpr float USUAL_WEIGHT = 0.14f, TINY_WEIGHT = 1.f / 1024;
 constexpr float USUAL_GAMMA = 1.201f, USUAL_BETA = 0.101f, USUAL_BIAS = 0.101f;
 

@@ -7,18 +7,19 @@ use super::Report;
 /// The whole file.
 pub fn render(report: &Report) -> String {
     let mut out = String::from(
-        "candidate,device,api,arch,seq,cache,clock,method,weights,median_us,p5_us,p95_us,low_us,high_us,n,tflops,of_floor\n",
+        "candidate,device,api,arch,precision,seq,cache,clock,method,weights,median_us,p5_us,p95_us,low_us,high_us,n,tflops,of_floor\n",
     );
     for c in &report.candidates {
         for s in &c.speed {
             let m = &s.summary;
             let _ = writeln!(
                 out,
-                "{},{},{},{},{},{},{},{},{},{:.3},{:.3},{:.3},{:.3},{:.3},{},{:.3},{}",
+                "{},{},{},{},{},{},{},{},{},{},{:.3},{:.3},{:.3},{:.3},{:.3},{},{:.3},{}",
                 field(&c.name),
                 c.device,
                 c.api,
                 c.arch,
+                c.precision.name(),
                 s.seq,
                 s.cache,
                 s.clock,

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::junit::escape;
 use super::svg::{Axis, Mark, Series, chart};
 use super::{Candidate, CaseResult, Report, Speed, terminal};
+use crate::contract::Precision;
 use crate::floor::{self, Rates};
 
 const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:1340px;margin:2em auto;padding:0 1em;color:#222}\
@@ -90,7 +91,8 @@ fn over_seq(report: &Report, rates: Option<&Rates>, peers: &Peers) -> String {
     let mut series = Vec::new();
     for c in &report.candidates {
         let points = hot(c).iter().map(|s| (s.seq as f64, s.summary.median)).collect();
-        series.push(line(&format!("{} {} {}", c.name, c.arch, c.api), Mark::Line, points));
+        let precision = if c.precision == Precision::Fast { String::new() } else { format!(" {}", c.precision.name()) };
+        series.push(line(&format!("{} {} {}{precision}", c.name, c.arch, c.api), Mark::Line, points));
     }
     if let Some(rates) = rates {
         let mut seqs: Vec<usize> = report.candidates.iter().flat_map(hot).map(|s| s.seq).collect();
