@@ -184,6 +184,9 @@ pub struct Red {
     /// Grade honest candidates this many times
     #[arg(long, default_value_t = 1)]
     pub repeat: usize,
+    /// Grade honest candidates only on what varies from time to time
+    #[arg(long)]
+    pub short: bool,
 }
 
 impl Red {
