@@ -6,7 +6,8 @@
    bits every time. LayerNorm's statistics go round as in epilogue_norm_sm90a.cuh.
 
    grid: ceil(rows / 64) * 8 * 4 blocks in clusters of 4, all resident at once; 384 threads; TOTAL bytes of shared memory.
-   Weights, x and the vectors are inputs: they are here before the predecessor ends. Limiter: latency, of Q, K and V first, then of three exchanges. */
+   Weights, x and the vectors are inputs: they are here before the predecessor ends. The successors start only when Q, K and V are here, whose way their
+   weights would take (1.5 us of the chain at 64 rows). Limiter: latency, of Q, K and V first, then of three exchanges. */
 #pragma once
 #include <cuda.h>
 #include <cuda_fp16.h>
@@ -271,10 +272,7 @@ __device__ __forceinline__ void attention_proj(const CUtensorMap* qkv, const CUt
   using A = AttentionProj<KEYS>;
   static_assert(A::N_TILES == 8 && A::WIDE == 32, "eight threads a row");
   const A block(args);
-  if (threadIdx.x == 0) {
-    pdl_launch();
-    block.init(qkv);
-  }
+  if (threadIdx.x == 0) block.init(qkv);
   AttentionProjRow<A> finished;
   finished.row = block.row64 + 16 * block.rank + threadIdx.x / 8, finished.column = block.n + threadIdx.x % 8 * 4;
   const bool finishes = threadIdx.x < 128;
@@ -291,6 +289,7 @@ __device__ __forceinline__ void attention_proj(const CUtensorMap* qkv, const CUt
   }
   __syncwarp();
   mbarrier_wait(block.loaded, 0);
+  if (threadIdx.x == 0) pdl_launch();
   block.attend();
   __syncthreads();
   block.project();
