@@ -71,10 +71,20 @@ fn main() -> ExitCode {
     match outcome {
         Ok(reason) => ExitCode::from(reason.code()),
         Err(failure) => {
-            eprintln!("{failure}");
+            let arguments: Vec<String> = std::env::args().skip(1).map(quoted).collect();
+            eprintln!("{failure}\nreproduce: harness/run {}", arguments.join(" "));
             ExitCode::from(failure.reason.code())
         }
     }
+}
+
+/// An argument as a shell reads it.
+fn quoted(argument: String) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+%@".contains(c);
+    if !argument.is_empty() && argument.chars().all(plain) {
+        return argument;
+    }
+    format!("'{}'", argument.replace('\'', "'\\''"))
 }
 
 /// Prints the build id that a library of this tree has.

@@ -166,6 +166,13 @@ pub fn redteam(args: &Red) -> Result<Reason, Failure> {
                 if good { " " } else { "!" },
                 start.elapsed().as_secs_f64()
             );
+            if !good {
+                println!(
+                    "  reproduce: harness/run redteam --device {} {}",
+                    format!("{device:?}").to_lowercase(),
+                    entry.name
+                );
+            }
         }
     }
     println!(
@@ -185,7 +192,7 @@ pub fn mutants(args: &Red) -> Result<Reason, Failure> {
     }
     let plan = Plan { suite: Suite::Extreme, max_case: 1025, traps: false, seqs: Vec::new(), ..plan(Device::Cpu) };
     let mut bank = Bank::new(plan.seed);
-    let (mut killed, mut wrong, mut surprises) = (0, 0, 0);
+    let (mut killed, mut wrong, mut equivalent, mut surprises) = (0, 0, 0, 0);
     for mutant in all.mutants.iter().filter(|m| args.wants(&m.name)) {
         let library = folder.join(format!("{}.so", mutant.name));
         let graded = grade(&library, &mutant.name, &plan, &mut bank, &mut Ui::new(true));
@@ -196,11 +203,13 @@ pub fn mutants(args: &Red) -> Result<Reason, Failure> {
         if mutant.expect == Expect::Killed {
             wrong += 1;
             killed += usize::from(dead);
+        } else {
+            equivalent += 1;
         }
         let why = mutant.why.as_deref().filter(|_| mutant.expect == Expect::Equivalent).unwrap_or_default();
         println!("{:<24} {by:<18}{} {why}", mutant.name, if expected { " " } else { "!" });
     }
-    println!("mutation score: {killed} of {wrong} wrong blocks are found wrong");
+    println!("mutation score: {killed} of {wrong} wrong blocks are found wrong; {equivalent} others are equivalent");
     Ok(if surprises == 0 { Reason::Pass } else { Reason::Selftest })
 }
 

@@ -8,10 +8,16 @@ use indicatif::{ProgressBar, ProgressStyle};
 /// Where progress goes.
 pub struct Ui {
     bar: Option<ProgressBar>,
+    start: Instant,
     last: Instant,
     quiet: bool,
     done: u64,
     total: u64,
+}
+
+/// What is left, if all steps take as long as those that are done did.
+fn seconds_left(past: Duration, done: u64, total: u64) -> f64 {
+    past.as_secs_f64() * total.saturating_sub(done) as f64 / done.max(1) as f64
 }
 
 /// Plain lines come this far apart.
@@ -26,7 +32,7 @@ impl Ui {
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar
         });
-        Self { bar, last: Instant::now(), quiet, done: 0, total: 0 }
+        Self { bar, start: Instant::now(), last: Instant::now(), quiet, done: 0, total: 0 }
     }
 
     /// So many more steps are to come.
@@ -47,7 +53,8 @@ impl Ui {
             }
             None if !self.quiet && self.last.elapsed() >= PLAIN_EVERY => {
                 self.last = Instant::now();
-                eprintln!("[{}/{}] {what}", self.done, self.total);
+                let left = seconds_left(self.start.elapsed(), self.done - 1, self.total);
+                eprintln!("[{}/{}] {what}, about {left:.0} s left", self.done, self.total);
             }
             None => {}
         }
@@ -66,5 +73,16 @@ impl Ui {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_follows_from_what_is_done() {
+        assert_eq!(seconds_left(Duration::from_secs(6), 3, 12), 18.0);
+        assert_eq!(seconds_left(Duration::from_secs(6), 12, 12), 0.0);
     }
 }
