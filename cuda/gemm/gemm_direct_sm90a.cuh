@@ -2,7 +2,7 @@
 
    Casting such weights first would move them three times. Here converter warps fetch B as the caller stored it, round it to fp16 and lay it into the ring in the swizzled form that wgmma reads; the copy engine brings A alone. Products and epilogues are those of
    gemm_sm90a.cuh. Whoever rounds a weight also watches it (alarm.cuh), in the blocks of the first rows. The one trick: weights are inputs, written by nobody in the chain, and a block takes less than half of a multiprocessor, so it starts
-   beside its predecessors and has most of its B when they end: what it waits for then is A.
+   beside its predecessor and has most of its B when they end: what it waits for then is A.
    A block has one tile. Limiter: latency; the bytes of A into an SM after the wait, those of B only where the predecessors are too short to hide them. */
 #pragma once
 #include "common/watch_sm90a.cuh"
@@ -111,6 +111,7 @@ __device__ __forceinline__ void produce_a(const CUtensorMap* a, const Epilogue& 
 #pragma unroll
   for (int s = 0; s < S::STAGES; s++) mbarrier_expect(full + 8 * s, S::A_BYTES);
   pdl_wait();
+  pdl_launch();  // not before: the successors' weights would come in the way of this block's own
 #pragma unroll
   for (int s = 0; s < S::STAGES; s++) {
     tma_load_3d(ring + s * S::STAGE_BYTES, a, 0, row, (first + s) * (S::DEPTH / 64), full + 8 * s);
@@ -159,7 +160,6 @@ __device__ __forceinline__ void gemm_direct(const CUtensorMap* a, const float* b
   const int row = tile / S::N_TILES * S::BM, n = tile % S::N_TILES * S::BN;
   epilogue.at(base + Memory::EPILOGUE, empty + 8 * S::STAGES, rank);
   if (threadIdx.x == S::MULTIPLIERS) {
-    pdl_launch();
     prefetch_tensor_map(a);
     for (int s = 0; s < S::STAGES; s++) {
       mbarrier_init(full + 8 * s, 1 + S::CONVERTERS / S::GROUPS);

@@ -110,9 +110,6 @@ __device__ __forceinline__ void block(const float* x, float* output, const typen
     if (!shared.TIGHT && has_proj) bring_proj(narrow, 8);
   };
   if (!has_qkv) bring_others();  // else after LN1, whose input and weights they would delay
-  const Bystander bystander(QkvS::COUNT);
-  if (x_copy) bystander.save(x, x_copy, rows);
-  if (alarms) bystander.watch(vectors, alarms);
 
   const Epoch last = workspace.epoch[blockIdx.x];
   Exchange& exchange = workspace.copy[last.launches % 2];
@@ -152,6 +149,9 @@ __device__ __forceinline__ void block(const float* x, float* output, const typen
     }
     async_fence();
   }
+  const Bystander bystander(QkvS::COUNT);
+  if (x_copy) bystander.save(x, x_copy, rows);
+  if (alarms) bystander.watch(vectors, alarms);
   __syncthreads();
   clear(workspace.copy[~last.launches % 2], min(last.rows, MAX_ROWS), last.split, last.split_proj);
 
