@@ -101,13 +101,13 @@ __device__ __forceinline__ AttentionWork attention_work(int seq_len, int row_gro
 }
 
 /* As mbarrier_wait, but what never ends faults instead of trapping: a trap that both roles can reach makes ptxas ignore setmaxnreg, and the consumers
-   spill. */
+   spill. After minutes only: a consumer that started early waits for its producer, which waits for the kernels before. */
 __device__ __forceinline__ void wait_for(uint32_t barrier, uint32_t parity) {
   uint32_t tries = 0;
   while (!mbarrier_try_wait(barrier, parity))
     asm volatile(
         "{\n.reg .pred p;\n.reg .u64 nowhere;\n"
-        "setp.gt.u32 p, %0, 4000000;\n"
+        "setp.gt.u32 p, %0, 1000000000;\n"
         "mov.u64 nowhere, 0;\n"
         "@p st.global.u32 [nowhere], %0;\n}\n" ::"r"(++tries));
 }
