@@ -140,8 +140,10 @@ impl Call<'_> {
                 maps.words(&[bias, pair(rows, launch.working), pair(prepared, 0), weights, packed, chunks, alarms])
             }
             Gemm::AttnProj => {
-                let gamma = self.vector(vectors::GAMMA2);
-                maps.words(&[bias, *x, gamma, w.statistics, pair(rows, 0), pair(u32::from(self.attn_early), 0)])
+                let [weights, packed, chunks, alarms] = self.cast(launch);
+                let (gamma, early) = (self.vector(vectors::GAMMA2), pair(u32::from(self.attn_early), launch.working));
+                let norm = [bias, *x, gamma, w.statistics, pair(rows, 0)];
+                maps.words(&[&norm[..], &[early, weights, packed, chunks, alarms]].concat())
             }
             Gemm::Fc => maps.words(&[bias, pair(rows, 1)]),
             Gemm::Proj => maps.words(&[bias, w.x1, *output, pair(rows, 1)]),

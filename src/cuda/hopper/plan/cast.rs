@@ -15,6 +15,8 @@ pub const CHUNKS: u32 = CHUNKS_QKV + ((D * D + 2 * D * FFN) / 4096) as u32;
 pub const CHUNKS_QKV: u32 = (D * QKV / 4096) as u32;
 /// The chunks of W_attn.
 pub const CHUNKS_ATTN: u32 = (D * D / 4096) as u32;
+/// The chunks of W_proj.
+const CHUNKS_PROJ: u32 = (D * FFN / 4096) as u32;
 /// Blocks of the first kernel that copy the small parameters.
 const VECTOR_BLOCKS: usize = 12;
 
@@ -28,8 +30,12 @@ const CAST_RATE_ALL: usize = 260;
 /// Chunks that each block of attention in clusters casts beside its own work; measured on an H200 (0.1 us each at 1024 rows).
 const CAST_BESIDE: u32 = 3;
 
-/// The first three launches with the cast of all weights: what the SMs that the QKV product and attention leave idle can do in that time, they do;
-/// the rest is done before. The QKV product takes the tile with which all this is over first.
+/// Fewer idle SMs than these cast nothing beside the attention projection: they would outlast it.
+const FEWEST_WORKERS: u32 = 16;
+
+/// The first three launches with the cast of all weights but what is left to the fourth (see [`casting_projection`]): what the SMs that the QKV
+/// product and attention leave idle can do in that time, they do; the rest is done before. The QKV product takes the tile with which all this would be
+/// over first without the fourth launch.
 pub(super) fn casting(chip: Chip, shape: Shape, attention: &Launch) -> [Launch; 3] {
     let rows = shape.rows();
     let time = |tile: usize| product::time(chip, Gemm::Qkv, &tiles(Gemm::Qkv)[tile], rows);
@@ -77,20 +83,35 @@ impl Shares {
 
     /// The cast begins with chunk `from`.
     fn launches(&self, chip: Chip, rows: usize, from: u32, qkv: Launch, attention: &Launch) -> [Launch; 3] {
-        let start = CHUNKS_QKV + count(self.before());
-        let hidden = (CHUNKS - start) as usize;
+        let last = casting_projection(chip, rows).cast.start;
+        let start = CHUNKS_QKV + count(self.before()).saturating_sub(CHUNKS - last);
+        let hidden = (last - start) as usize;
         let middle = start + count(hidden * self.first / (self.first + self.second).max(1));
         let mut launches = [cast_layernorm(rows, from..start), qkv, attention.clone()];
         if middle > start {
             launches[1].grid[0] += idle_sms(chip.sms, &launches[1]);
             launches[1].cast = start..middle;
         }
-        if CHUNKS > middle {
+        if last > middle {
             launches[2].grid[1] += self.second_rows;
-            launches[2].cast = middle..CHUNKS;
+            launches[2].cast = middle..last;
         }
         launches
     }
+}
+
+/// The attention projection with what the SMs that it leaves idle cast. That is of W_proj alone: the product after it fetches W_fc before it has
+/// ended. Half of W_proj at most, and half of what they could, because they start when attention has left them; as measured on an H200.
+pub(super) fn casting_projection(chip: Chip, rows: usize) -> Launch {
+    let tile = product::fastest(chip, Gemm::AttnProj, rows);
+    let mut launch = product_in(chip, Gemm::AttnProj, tile, rows);
+    let idle = idle_sms(chip.sms, &launch);
+    if idle >= FEWEST_WORKERS {
+        let time = product::time(chip, Gemm::AttnProj, &tiles(Gemm::AttnProj)[tile], rows);
+        launch.grid[0] += idle;
+        launch.cast.start -= count(capacity(idle, time) / 2).min(CHUNKS_PROJ / 2);
+    }
+    launch
 }
 
 /// Whether each block of this attention casts beside its own work.

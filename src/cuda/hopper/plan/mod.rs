@@ -19,7 +19,7 @@ use crate::cuda::block::Shape;
 pub use attention::{ATTENTION, AttentionForm, attention_forms, attention_in};
 pub use attention_proj::{ATTENTION_PROJ, AttentionProjForm, ROW_TILES};
 pub use cast::{CHUNKS, CHUNKS_ATTN, CHUNKS_QKV};
-use cast::{NOTHING, cast_layernorm, casting, casting_rest};
+use cast::{NOTHING, cast_layernorm, casting, casting_projection, casting_rest};
 pub use few::{FEW, FewTile, FewWeights};
 
 /// What a plan must know about the GPU.
@@ -99,7 +99,7 @@ fn many(chip: Chip, shape: Shape) -> Vec<Launch> {
     match attention_proj::attention_proj(shape) {
         Some(both) => launches.push(both),
         None if shape.prepared => launches.extend([attention(), product(Gemm::AttnProj)]),
-        None => launches.push(product(Gemm::AttnProj)),
+        None => launches.push(casting_projection(chip, rows)),
     }
     launches.extend([product(Gemm::Fc), product(Gemm::Proj)]);
     launches

@@ -45,12 +45,8 @@ const QKV_TILES: [Tile; 4] = [
     Tile::new(128, 96, 207_008, 435),
     Tile::new(128, 192, 223_360, 695),
 ];
-const ATTN_PROJ_TILES: [Tile; 4] = [
-    Tile::new(64, 32, 166_144, 440),
-    Tile::new(64, 96, 198_848, 490),
-    Tile::new(128, 96, 202_896, 950),
-    Tile::new(128, 192, 231_536, 1500),
-];
+const ATTN_PROJ_TILES: [Tile; 3] =
+    [Tile::new(64, 96, 198_848, 490), Tile::new(128, 96, 202_896, 950), Tile::new(128, 192, 231_536, 1500)];
 const FC_TILES: [Tile; 5] = [
     Tile::new(64, 64, 218_368, 240),
     Tile::new(64, 96, 210_128, 340),
@@ -80,9 +76,13 @@ pub fn tiles(gemm: Gemm) -> &'static [Tile] {
 }
 
 pub(super) fn product(chip: Chip, gemm: Gemm, rows: usize) -> Launch {
+    product_in(chip, gemm, fastest(chip, gemm, rows), rows)
+}
+
+/// The tile that takes the least time.
+pub(super) fn fastest(chip: Chip, gemm: Gemm, rows: usize) -> usize {
     let tiles = tiles(gemm);
-    let tile = (0..tiles.len()).rev().min_by_key(|&tile| time(chip, gemm, &tiles[tile], rows)).unwrap_or(0);
-    product_in(chip, gemm, tile, rows)
+    (0..tiles.len()).rev().min_by_key(|&tile| time(chip, gemm, &tiles[tile], rows)).unwrap_or(0)
 }
 
 /// Time of a product in this tile, in 0.01 us: its waves of blocks.
