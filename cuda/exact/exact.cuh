@@ -21,7 +21,7 @@ struct ExactArgs {
   float* output;          // (rows, D), 16-byte aligned; may be x
   const float* weights;   // the caller's, aligned to 4 bytes; not read without EXACT_CAST
   unsigned char* memory;  // 256-byte aligned; its first 256 bytes are 0 before the first launch
-  unsigned* alarms;       // [ALARMS]
+  unsigned* alarms;       // [ALARMS], 16-byte aligned
   int rows, seq_len, causal;
   int phases;       // EXACT_CAST: bring the weights into memory; EXACT_FORWARD: compute. CAST alone raises the alarms.
   int rule;         // of Rule: whether to compute at all
@@ -32,29 +32,29 @@ extern "C" __global__ void exact(const ExactArgs args);
 
 // ---- the decision
 
-__device__ __forceinline__ float alarm_value(const unsigned* alarms, int alarm, float usual) {
-  const unsigned bits = *reinterpret_cast<const volatile unsigned*>(alarms + alarm);
-  return bits == 0 ? usual : __uint_as_float(bits);
-}
-
 // Whether the fast result must not stand. FAST: fp16 might overflow, or lose small weights beside large values. AUTO:
 // anything is unusual.
 __device__ inline bool must_rescue(const unsigned* alarms, int rule) {
   constexpr float HALF_MAX = 65504.f, NORM_MAX = 27.72f;  // of |x - mean| rstd in a row of 768: sqrt(767)
   if (rule == RULE_EXACT) return true;
-  bool any = false;
-  for (int i = 0; i < ALARMS; ++i) any |= i != ALARM_TINY && alarm_value(alarms, i, 0.f) != 0.f;
-  const bool tiny = *reinterpret_cast<const volatile unsigned*>(alarms + ALARM_TINY) != 0;
-  if (rule == RULE_AUTO) return any || tiny;
-  const auto largest = [&](int matrix) { return alarm_value(alarms, ALARM_LARGEST + matrix, USUAL_WEIGHT); };
-  const float gamma1 = alarm_value(alarms, ALARM_GAMMA1, USUAL_GAMMA), beta1 = alarm_value(alarms, ALARM_BETA1, USUAL_BETA);
-  const float gamma2 = alarm_value(alarms, ALARM_GAMMA2, USUAL_GAMMA), beta2 = alarm_value(alarms, ALARM_BETA2, USUAL_BETA);
-  const float b_qkv = alarm_value(alarms, ALARM_B_QKV, USUAL_BIAS), b_fc = alarm_value(alarms, ALARM_B_FC, USUAL_BIAS);
+  unsigned words[ALARMS], any = 0;  // all asked for before one is looked at
+  for (int i = 0; i < ALARMS; i += 4) {
+    const uint4 v = __ldcg(reinterpret_cast<const uint4*>(alarms + i));
+    words[i] = v.x, words[i + 1] = v.y, words[i + 2] = v.z, words[i + 3] = v.w;
+  }
+  for (int i = 0; i < ALARMS; ++i) any |= i == ALARM_TINY ? 0 : words[i];
+  const bool tiny = words[ALARM_TINY] != 0;
+  if (rule == RULE_AUTO) return any != 0 || tiny;
+  const auto value = [&](int alarm, float usual) { return words[alarm] == 0 ? usual : __uint_as_float(words[alarm]); };
+  const auto largest = [&](int matrix) { return value(ALARM_LARGEST + matrix, USUAL_WEIGHT); };
+  const float gamma1 = value(ALARM_GAMMA1, USUAL_GAMMA), beta1 = value(ALARM_BETA1, USUAL_BETA);
+  const float gamma2 = value(ALARM_GAMMA2, USUAL_GAMMA), beta2 = value(ALARM_BETA2, USUAL_BETA);
+  const float b_qkv = value(ALARM_B_QKV, USUAL_BIAS), b_fc = value(ALARM_B_FC, USUAL_BIAS);
   const bool fits = NORM_MAX * gamma1 + beta1 < HALF_MAX && NORM_MAX * gamma2 + beta2 < HALF_MAX &&
                     D * largest(MATRIX_QKV) * (gamma1 + beta1) + b_qkv < HALF_MAX &&
                     D * largest(MATRIX_FC) * (gamma2 + beta2) + b_fc < HALF_MAX && largest(MATRIX_ATTN) < HALF_MAX &&
                     largest(MATRIX_PROJ) < HALF_MAX;  // false, too, where anything is not a number
-  return !fits || (tiny && any);
+  return !fits || (tiny && any != 0);
 }
 
 // ---- scales
@@ -96,40 +96,31 @@ __device__ __forceinline__ float gelu_exact(float x) {
    launch, of whatever grid. Only one thread of a block calls meet(), between two barriers of the block. */
 struct GridBarrier {
   unsigned* word;
-  unsigned top;
-  bool known = false;
+  unsigned top;  // the bit as it is now
 
-  __device__ explicit GridBarrier(unsigned char* memory) : word(reinterpret_cast<unsigned*>(memory)), top(0) {}
+  // Before the block's first meeting: the bit cannot turn without it.
+  __device__ explicit GridBarrier(unsigned char* memory) : GridBarrier(memory, 0) { top = look() & TOP; }
+  __device__ GridBarrier(unsigned char* memory, unsigned top) : word(reinterpret_cast<unsigned*>(memory)), top(top) {}
 
-  __device__ __forceinline__ void arrive() {
-    const unsigned add = blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1;
-    if (!known) {
-      // PTX ISA 9.0, 9.7.13.7 atom
-      asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;" : "=r"(top) : "l"(word), "r"(add) : "memory");
-      known = true;
-    } else {
-      // 9.7.13.8 red
-      asm volatile("red.add.release.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(add) : "memory");
-    }
-    top = (top & 0x80000000u) ^ 0x80000000u;  // what the top bit will be
-  }
-  __device__ __forceinline__ bool passed() const {
-    unsigned now;
-    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(word) : "memory");  // 9.7.9.8 ld
-    return (now & 0x80000000u) == top;
-  }
   // What never comes ends as an error: the store faults. (A trap would cost a kernel with setmaxnreg its registers.)
-  __device__ __forceinline__ void wait() const {
+  __device__ __forceinline__ void meet() {
+    const unsigned add = blockIdx.x == 0 ? TOP - (gridDim.x - 1) : 1;
+    asm volatile("red.add.release.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(add) : "memory");  // PTX ISA 9.0, 9.7.13.8
     unsigned polls = 0;
-    while (!passed())
+    while ((look() & TOP) == top)
       asm volatile(
           "{\n.reg .pred p;\n.reg .u64 nowhere;\n"
           "setp.gt.u32 p, %0, 67108864;\n"
           "mov.u64 nowhere, 0;\n"
           "@p st.global.u32 [nowhere], %0;\n}\n" ::"r"(++polls));
+    top ^= TOP;
   }
-  __device__ __forceinline__ void meet() {
-    arrive();
-    wait();
+
+ private:
+  static constexpr unsigned TOP = 0x80000000u;
+  __device__ __forceinline__ unsigned look() const {
+    unsigned now;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(word) : "memory");  // 9.7.9.8
+    return now;
   }
 };

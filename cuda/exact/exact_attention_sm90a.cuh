@@ -1,0 +1,215 @@
+/* att = softmax(Q K^T / 8) V of every head, flash style, with hi + lo operands: scores and P V are three products each.
+
+   A unit is 128 rows of one head, whichever sequences they belong to; keys come in tiles of 128 rows likewise, are taken in
+   two steps of 64 (more leave too few registers for the exponentials to overlap), and a row
+   sees those of its own sequence (and, if causal, up to itself). So sequences need no alignment, and many short ones cost
+   what their rows cost. A warpgroup has 64 rows; the two take turns at issuing products, so that one multiplies while the
+   other takes exponentials. Each tile's P V starts from zero and is added to the output in fp32.
+   Units block, block + blocks, ..: heads fastest; if causal the longest rows first. Shared memory: Q twice, two tiles of K
+   and of V, 32 KB each. Limiter: the wgmma rate, 768 clocks for 64 rows x 64 keys. */
+#pragma once
+
+#include "common/exp2.cuh"
+#include "common/reduce.cuh"
+#include "exact/exact_gemm_sm90a.cuh"
+
+namespace exact90 {
+
+constexpr int KEYS = 64;  // of a step, half a tile
+constexpr int TILE_BYTES = 4 * IMAGE;  // 128 rows of a head, hi and lo
+constexpr int S_Q = S_RING, S_K = S_Q + Q_SLOTS * TILE_BYTES, S_V = S_K + KV_SLOTS * TILE_BYTES;
+static_assert(S_V + KV_SLOTS * TILE_BYTES <= S_RING + RING_BYTES, "fits");
+constexpr int P_EXPONENT = 13;  // probabilities are at most 2^13 times as large as they should be: fp16 holds them well
+
+struct AttentionUnit {
+  int head, row, first_tile, tiles;
+
+  __device__ __forceinline__ AttentionUnit(const ExactArgs& args, const Memory& memory, int unit) {
+    head = unit % HEADS;
+    int tile = unit / HEADS;
+    if (args.causal) tile = memory.rows / ROW_TILE - 1 - tile;
+    row = tile * ROW_TILE;
+    const int last = min(row + ROW_TILE, args.rows) - 1;
+    const int end = args.causal ? last + 1 : last / args.seq_len * args.seq_len + args.seq_len;
+    first_tile = row / args.seq_len * args.seq_len / ROW_TILE;
+    tiles = (end - 1) / ROW_TILE + 1 - first_tile;
+  }
+};
+
+struct AttentionRings {
+  Ring<Q_SLOTS> q;
+  Ring<KV_SLOTS> k, v;
+};
+
+// By one thread.
+__device__ __forceinline__ void feed_attention(uint32_t shared, const ExactArgs& args) {
+  const Memory memory(args);
+  AttentionRings at;
+  const int units = memory.rows / ROW_TILE * HEADS;
+  const auto bring = [&](uint32_t to, uint32_t barriers, int slots, int stage, uint32_t parity, const unsigned char* from) {
+    wait_for(barriers + 8 * (slots + stage), parity ^ 1);
+    mbarrier_expect(barriers + 8 * stage, TILE_BYTES);
+    bulk_load(to + stage * TILE_BYTES, from, TILE_BYTES, barriers + 8 * stage);
+  };
+  const size_t step = activation_at(QKV / 64, ROW_TILE, 0, 0);
+  for (int unit = blockIdx.x; unit < units; unit += gridDim.x) {
+    const AttentionUnit u(args, memory, unit);
+    bring(shared + S_Q, shared + BAR_Q, Q_SLOTS, at.q.stage, at.q.parity, memory.wide() + activation_at(QKV / 64, u.row, u.head, 0));
+    at.q.advance();
+    const unsigned char* from = memory.wide() + u.first_tile * step + activation_at(QKV / 64, 0, HEADS + u.head, 0);
+#pragma unroll 1
+    for (int i = 0; i < u.tiles; i++, from += step) {
+      bring(shared + S_K, shared + BAR_K, KV_SLOTS, at.k.stage, at.k.parity, from);
+      at.k.advance();
+      bring(shared + S_V, shared + BAR_V, KV_SLOTS, at.v.stage, at.v.parity, from + activation_at(QKV / 64, 0, HEADS, 0));
+      at.v.advance();
+    }
+  }
+}
+
+struct AttentionConsumer {
+  float s[KEYS / 2];
+  uint32_t p[KEYS / 16][4], p_lo[KEYS / 16][4];
+  float o[32], total[32];
+  float highest[2], sum[2];
+
+  // S = Q K^T, the small products first
+  __device__ __forceinline__ void issue_scores(uint32_t q, uint32_t k) {
+    constexpr uint64_t K_MAJOR = wgmma_descriptor<128>(16, 1024);
+    const uint64_t qd = wgmma_at(K_MAJOR, q), kd = wgmma_at(K_MAJOR, k);
+    constexpr int LO = 2 * IMAGE / 16;
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < 4; i++) Wgmma<KEYS>::ss<0>(s, qd + LO + 2 * i, kd + 2 * i, i != 0);
+#pragma unroll
+    for (int i = 0; i < 4; i++) Wgmma<KEYS>::ss<0>(s, qd + 2 * i, kd + LO + 2 * i, 1);
+#pragma unroll
+    for (int i = 0; i < 4; i++) Wgmma<KEYS>::ss<0>(s, qd + 2 * i, kd + 2 * i, 1);
+    wgmma_commit();
+  }
+  // O = P V of this tile
+  __device__ __forceinline__ void issue_output(uint32_t v) {
+    constexpr uint64_t N_MAJOR = wgmma_descriptor<128>(IMAGE, 1024);  // one slab
+    const uint64_t vd = wgmma_at(N_MAJOR, v);
+    constexpr int LO = 2 * IMAGE / 16;
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < KEYS / 16; i++) Wgmma<64>::rs<1>(o, p_lo[i], vd + 128 * i, i != 0);
+#pragma unroll
+    for (int i = 0; i < KEYS / 16; i++) Wgmma<64>::rs<1>(o, p[i], vd + LO + 128 * i, 1);
+#pragma unroll
+    for (int i = 0; i < KEYS / 16; i++) Wgmma<64>::rs<1>(o, p[i], vd + 128 * i, 1);
+    wgmma_commit();
+  }
+
+  // Keys that a row does not see get no weight: those outside of [begin, end), counted from this thread's first one.
+  __device__ __forceinline__ void mask(const int (&begin)[2], const int (&end)[2]) {
+#pragma unroll
+    for (int i = 0; i < KEYS / 2; i++) {
+      const int key = 8 * (i >> 2) + (i & 1), r = i >> 1 & 1;
+      if (key < begin[r] || key >= end[r]) s[i] = -INFINITY;
+    }
+  }
+
+  // Scores become p hi and lo. `c`: from scores to exponents of 2. Returns by what the output so far must be multiplied.
+  __device__ __forceinline__ void probabilities(float c, float (&rescale)[2]) {
+    float m[2] = {highest[0], highest[1]};
+#pragma unroll
+    for (int i = 0; i < KEYS / 2; i++) m[i >> 1 & 1] = fmaxf(m[i >> 1 & 1], s[i]);
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      m[r] = quad_max(m[r]);
+      rescale[r] = highest[r] == -INFINITY ? 0.f : exp2_approx((highest[r] - m[r]) * c);
+      highest[r] = m[r];
+      sum[r] *= rescale[r];
+      if (m[r] == -INFINITY) m[r] = 0.f;  // no key seen so far
+    }
+#pragma unroll
+    for (int i = 0; i < KEYS / 2; i += 2) {
+      const int r = i >> 1 & 1;
+      const float a = exp2_approx(fmaf(s[i] - m[r], c, static_cast<float>(P_EXPONENT))),
+                  b = exp2_approx(fmaf(s[i + 1] - m[r], c, static_cast<float>(P_EXPONENT)));
+      sum[r] += a + b;
+      const Split x = split(a, b);
+      p[i / 8][i / 2 % 4] = x.hi;
+      p_lo[i / 8][i / 2 % 4] = x.lo;
+    }
+  }
+};
+
+/* `inverse_scale` of Q, K and V. The result has V's scale. */
+__device__ __forceinline__ void attention(uint32_t shared, const ExactArgs& args, float inverse_scale) {
+  const Memory memory(args);
+  AttentionRings at;
+  const int thread = thread_index(), warp = thread / 32, lane = thread % 32, group = warp / 4;
+  const bool releases = thread % 128 == 0;
+  const float c = 0.125f * 1.44269504089f * inverse_scale * inverse_scale;
+  const int units = memory.rows / ROW_TILE * HEADS;
+  if (group == 1 && static_cast<int>(blockIdx.x) < units) named_barrier_arrive(TURN_BARRIER, CONSUMERS);  // group 0 begins
+  for (int unit = blockIdx.x; unit < units; unit += gridDim.x) {
+    const AttentionUnit u(args, memory, unit);
+    const int first_row = u.row + 64 * group;
+    // The keys that all rows of this warpgroup see, and those of this thread's two rows.
+    const int n = args.seq_len, bottom = args.rows - 1;
+    const auto begins = [&](int row) { return min(row, bottom) / n * n; };
+    const auto ends = [&](int row) { return args.causal ? min(row, bottom) + 1 : min(row, bottom) / n * n + n; };
+    const int all_begin = begins(first_row + 63), all_end = ends(first_row);
+
+    AttentionConsumer x;
+#pragma unroll
+    for (int i = 0; i < 32; i++) x.total[i] = x.o[i] = 0.f;
+#pragma unroll
+    for (int i = 0; i < KEYS / 2; i++) x.s[i] = 0.f;
+#pragma unroll
+    for (int r = 0; r < 2; r++) x.highest[r] = -INFINITY, x.sum[r] = 0.f;
+    const uint32_t q = shared + S_Q + at.q.stage * TILE_BYTES + group * IMAGE;
+    wait_for(shared + BAR_Q + 8 * at.q.stage, at.q.parity);
+    wait_for(shared + BAR_K + 8 * at.k.stage, at.k.parity);
+    x.issue_scores(q, shared + S_K + at.k.stage * TILE_BYTES);
+    wgmma_wait<0>();
+    const int key_end = (u.first_tile + u.tiles) * ROW_TILE;
+#pragma unroll 1
+    for (int key = u.first_tile * ROW_TILE, half = 0;; key += KEYS, half ^= 1) {
+      if (half) {
+        if (releases) mbarrier_arrive(shared + BAR_K + 8 * (KV_SLOTS + at.k.stage));
+        at.k.advance();
+      }
+      if (key < all_begin || key + KEYS > all_end) {
+        const int lane = thread_index() % 32, row = first_row + warp % 4 * 16 + lane / 4, left = key + lane % 4 * 2;
+        const int begin[2] = {begins(row) - left, begins(row + 8) - left}, end[2] = {ends(row) - left, ends(row + 8) - left};
+        x.mask(begin, end);
+      }
+      float rescale[2];
+      x.probabilities(c, rescale);
+      const bool more = key + KEYS < key_end;
+      named_barrier_sync(TURN_BARRIER + group, CONSUMERS);
+      if (more) {
+        if (half) wait_for(shared + BAR_K + 8 * at.k.stage, at.k.parity);
+        x.issue_scores(q, shared + S_K + at.k.stage * TILE_BYTES + (half ^ 1) * IMAGE);
+      }
+      if (!half) wait_for(shared + BAR_V + 8 * at.v.stage, at.v.parity);
+      x.issue_output(shared + S_V + at.v.stage * TILE_BYTES + half * IMAGE);
+      wgmma_wait<1>();
+      named_barrier_arrive(TURN_BARRIER + (group ^ 1), CONSUMERS);
+      wgmma_wait<0>();
+      if (half) {
+        if (releases) mbarrier_arrive(shared + BAR_V + 8 * (KV_SLOTS + at.v.stage));
+        at.v.advance();
+      }
+#pragma unroll
+      for (int j = 0; j < 32; j++) x.total[j] = fmaf(x.total[j], rescale[j >> 1 & 1], x.o[j]);
+      if (!more) break;
+    }
+    if (releases) mbarrier_arrive(shared + BAR_Q + 8 * (Q_SLOTS + at.q.stage));
+    at.q.advance();
+    const float share[2] = {1.f / quad_sum(x.sum[0]), 1.f / quad_sum(x.sum[1])};
+    unsigned char* to = memory.h() + activation_at(D / 64, first_row, u.head, 0) + warp % 4 * BOX_BYTES;
+    store_split(shared + S_BOX + warp * BOX_BYTES, to, to + 2 * IMAGE, lane, [&](int i, float(&v)[4]) {
+#pragma unroll
+      for (int j = 0; j < 4; j++) v[j] = x.total[4 * i + j] * share[j >> 1];
+    });
+  }
+  if (group == 0 && static_cast<int>(blockIdx.x) < units) named_barrier_sync(TURN_BARRIER, CONSUMERS);  // the last turn, not taken
+}
+
+}  // namespace exact90

@@ -1,0 +1,236 @@
+/* C(rows, N) = A(rows, K) B(K, N) of hi + lo operands: hi hi + lo hi + hi lo into the same fp32 accumulators.
+
+   Tiles of 128 x BN, BN 192 or 64, two warpgroups of 64 x BN. The ring brings the halves of a k-block of 64 in two
+   pieces, hi then lo, so that the three products share them: 80 KB for 2304 clocks of wgmma at BN 192. A unit of work is
+   a tile and a part of K; blocks take units block, block + blocks, .., columns fastest. Every CHUNK of K ends a sum in the
+   tensor cores (which cut off, not round): it is scaled back and added to what lies in memory.
+   Limiter: the wgmma rate at BN 192; at BN 64 L2 to shared memory, 64 bytes a clock. */
+#pragma once
+
+#include "common/mbarrier_sm90a.cuh"
+#include "common/sync_sm90a.cuh"
+#include "common/tma_sm90a.cuh"
+#include "common/wgmma_sm90a.cuh"
+#include "exact/exact_memory_sm90a.cuh"
+
+namespace exact90 {
+
+// As mbarrier_wait, but what never ends faults: a trap that both roles can reach makes ptxas ignore setmaxnreg.
+__device__ __forceinline__ void wait_for(uint32_t barrier, uint32_t parity) {
+  uint32_t tries = 0;
+  while (!mbarrier_try_wait(barrier, parity))
+    asm volatile(
+        "{\n.reg .pred p;\n.reg .u64 nowhere;\n"
+        "setp.gt.u32 p, %0, 4000000;\n"
+        "mov.u64 nowhere, 0;\n"
+        "@p st.global.u32 [nowhere], %0;\n}\n" ::"r"(++tries));
+}
+
+template <int BN_>
+struct Form {
+  static constexpr int BN = BN_, SLOTS = BN == GROUP ? WIDE_SLOTS : NARROW_SLOTS;
+  static constexpr int A_BYTES = 2 * IMAGE, B_BYTES = BN / 64 * IMAGE, SLOT_BYTES = A_BYTES + B_BYTES;
+  static constexpr int FULL = BN == GROUP ? BAR_WIDE : BAR_NARROW, EMPTY = FULL + 8 * SLOTS;
+  static_assert((BN == GROUP || BN == 64) && SLOTS * SLOT_BYTES <= RING_BYTES, "fits");
+};
+using Wide = Form<GROUP>;
+using Narrow = Form<64>;
+
+// How a product is cut into units; the same for both roles.
+struct Cut {
+  bool wide;
+  int splits;
+
+  // Three products of a k-block take 2304 clocks in a wide tile, 900 in a narrow one. So narrow tiles serve where wide ones
+  // would leave SMs idle; and K is split as long as there are SMs for it.
+  static __device__ __forceinline__ Cut of(int rows, int columns, bool long_k, int max_splits) {
+    const int sms = gridDim.x, narrow = rows / ROW_TILE * (columns / 64);
+    Cut cut{long_k ? 2 * narrow > sms : narrow > 2 * sms, 1};
+    int units = cut.wide ? rows / ROW_TILE * (columns / GROUP) : narrow;
+    for (; cut.splits < max_splits && 2 * units <= sms && 2 * cut.splits * rows <= PARTIAL_ROWS; units *= 2) cut.splits *= 2;
+    return cut;
+  }
+};
+
+// A product: images at `a` and `b`, n columns, k_tiles k-blocks.
+struct Product {
+  const unsigned char *a, *b;
+  int n, k_tiles;
+  Cut cut;
+};
+
+// The units of a block, in order.
+template <class F>
+struct Units {
+  int unit, count, tiles, columns, k_blocks;
+
+  __device__ __forceinline__ Units(int rows, int n, int k_tiles, int splits)
+      : unit(blockIdx.x), columns(n / F::BN), k_blocks(k_tiles / splits) {
+    tiles = rows / ROW_TILE * columns;
+    count = tiles * splits;
+  }
+  __device__ __forceinline__ bool more() const { return unit < count; }
+  __device__ __forceinline__ void advance() { unit += gridDim.x; }
+  __device__ __forceinline__ int part() const { return unit / tiles; }
+  __device__ __forceinline__ int row() const { return unit % tiles / columns * ROW_TILE; }
+  __device__ __forceinline__ int column() const { return unit % tiles % columns * F::BN; }
+};
+
+// By one thread.
+template <class F>
+__device__ __forceinline__ void feed(Ring<F::SLOTS>& at, uint32_t shared, const Product& p, int rows) {
+  for (Units<F> units(rows, p.n, p.k_tiles, p.cut.splits); units.more(); units.advance()) {
+    const int first = units.part() * units.k_blocks;
+    const unsigned char* from_a = p.a + activation_at(p.k_tiles, units.row(), first, 0);
+    const unsigned char* from_b = p.b + weight_at(p.k_tiles, units.column(), first, 0);
+#pragma unroll 1
+    for (int k = 0; k < 2 * units.k_blocks; k++, at.advance()) {
+      const uint32_t slot = shared + S_RING + at.stage * F::SLOT_BYTES, full = shared + F::FULL + 8 * at.stage;
+      wait_for(shared + F::EMPTY + 8 * at.stage, at.parity ^ 1);
+      mbarrier_expect(full, F::SLOT_BYTES);
+      bulk_load(slot, from_a, F::A_BYTES, full);
+      bulk_load(slot + F::A_BYTES, from_b, F::B_BYTES, full);
+      from_a += 2 * IMAGE;
+      from_b += 3 * IMAGE;
+    }
+  }
+}
+
+// d = the sum over `k_blocks` k-blocks, by one warpgroup.
+template <class F>
+__device__ __forceinline__ void multiply(float (&d)[F::BN / 2], Ring<F::SLOTS>& at, uint32_t shared, int k_blocks, int thread) {
+  constexpr uint64_t A_FORM = wgmma_descriptor<128>(16, 1024), B_FORM = wgmma_descriptor<128>(IMAGE, 1024);
+  const bool releases = thread % 128 == 0;
+  const uint32_t ring = shared + S_RING + thread / 128 * IMAGE;
+#pragma unroll
+  for (int i = 0; i < F::BN / 2; i++) d[i] = 0.f;  // else the compiler keeps its registers from the kernel's start
+  Ring<F::SLOTS> done = at;
+  int k = 0;
+  do {
+    const int hi = at.stage;
+    const uint32_t hi_parity = at.parity;
+    at.advance();
+    const uint64_t a_hi = wgmma_at(A_FORM, ring + hi * F::SLOT_BYTES),
+                   b_hi = wgmma_at(B_FORM, shared + S_RING + hi * F::SLOT_BYTES + F::A_BYTES),
+                   a_lo = wgmma_at(A_FORM, ring + at.stage * F::SLOT_BYTES),
+                   b_lo = wgmma_at(B_FORM, shared + S_RING + at.stage * F::SLOT_BYTES + F::A_BYTES);
+    wait_for(shared + F::FULL + 8 * hi, hi_parity);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < 4; i++) Wgmma<F::BN>::template ss<1>(d, a_hi + 2 * i, b_hi + 128 * i, 1);
+    wait_for(shared + F::FULL + 8 * at.stage, at.parity);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < 4; i++) Wgmma<F::BN>::template ss<1>(d, a_lo + 2 * i, b_hi + 128 * i, 1);
+#pragma unroll
+    for (int i = 0; i < 4; i++) Wgmma<F::BN>::template ss<1>(d, a_hi + 2 * i, b_lo + 128 * i, 1);
+    wgmma_commit();
+    wgmma_wait<1>();
+    if (k > 0) {
+      if (releases) mbarrier_arrive(shared + F::EMPTY + 8 * done.stage);
+      done.advance();
+      if (releases) mbarrier_arrive(shared + F::EMPTY + 8 * done.stage);
+      done.advance();
+    }
+    at.advance();
+  } while (++k < k_blocks);
+  wgmma_wait<0>();
+  if (releases) mbarrier_arrive(shared + F::EMPTY + 8 * done.stage);
+  done.advance();
+  if (releases) mbarrier_arrive(shared + F::EMPTY + 8 * done.stage);
+}
+
+// Two vectors of a tile's columns: asked for before the products, put where the warpgroup reads them after.
+template <int BN>
+struct ColumnVectors {
+  static constexpr int EACH = (BN + 127) / 128;
+  float a[EACH], b[EACH];
+  int thread;
+
+  __device__ explicit ColumnVectors(int thread) : thread(thread) {}
+
+  __device__ __forceinline__ void fetch(const float* va, const float* vb) {
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+      const int c = i * 128 + thread % 128;
+      a[i] = c < BN ? load(va + c) : 0.f;
+      b[i] = c < BN && vb ? load(vb + c) : 0.f;
+    }
+  }
+  // a times `scale_a` and b times `scale_b`; returns where: pairs (a, b) of a column
+  __device__ __forceinline__ uint32_t put(uint32_t shared, float scale_a, float scale_b) const {
+    const int group = thread / 128;
+    const uint32_t to = shared + S_VECTORS + group * (2 * GROUP * 4);
+    named_barrier_sync(GROUP_BARRIER + group, 128);  // nobody reads the last ones any more
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+      const int c = i * 128 + thread % 128;
+      if (c < BN) store_shared_2(to + 8 * c, a[i] * scale_a, b[i] * scale_b);
+    }
+    named_barrier_sync(GROUP_BARRIER + group, 128);
+    return to;
+  }
+};
+
+// What becomes of a product of D = 768 rows of B: out images (rows, n) = act(A B / scales + bias) * out_scale
+struct ToImages {
+  const float *inverses, *biases;
+  float a_inverse, out_scale;
+  unsigned char* out;
+  bool gelu;
+};
+template <class F>
+__device__ __forceinline__ void product_to_images(Ring<F::SLOTS>& at, uint32_t shared, int n, const ToImages& to, int rows) {
+  const int thread = thread_index(), warp = thread / 32, lane = thread % 32;
+  for (Units<F> units(rows, n, D / 64, 1); units.more(); units.advance()) {
+    const int column = units.column(), row = units.row() + warp / 4 * 64;
+    ColumnVectors<F::BN> vectors(thread);
+    vectors.fetch(to.inverses + column, to.biases + column);
+    float d[F::BN / 2];
+    multiply<F>(d, at, shared, D / 64, thread);
+    const uint32_t pairs = vectors.put(shared, to.gelu ? to.a_inverse : to.a_inverse * to.out_scale, to.gelu ? 1.f : to.out_scale) +
+                           lane % 4 * 16;
+    unsigned char* out = to.out + activation_at(n / 64, row, column / 64, 0) + warp % 4 * BOX_BYTES;
+#pragma unroll
+    for (int image = 0; image < F::BN / 64; image++, out += 4 * IMAGE)
+      store_split(shared + S_BOX + warp * BOX_BYTES, out, out + 2 * IMAGE, lane, [&](int i, float(&x)[4]) {
+        const float4 c = load_shared_4(pairs + (image * 8 + i) * 64);
+#pragma unroll
+        for (int u = 0; u < 4; u++) x[u] = fmaf(d[image * 32 + 4 * i + u], u % 2 ? c.z : c.x, u % 2 ? c.w : c.y);
+        if (to.gelu) {
+#pragma unroll
+          for (int u = 0; u < 4; u++) x[u] = gelu_exact(x[u]) * to.out_scale;
+        }
+      });
+  }
+}
+
+// partial(splits, rows, D) = A B / scales, fp32, each split its part of K: of W_attn or, if `proj`, of W_proj.
+template <class F>
+__device__ __forceinline__ void product_to_parts(Ring<F::SLOTS>& at, uint32_t shared, const ExactArgs& args, bool proj, int splits, float a_inverse) {
+  const int thread = thread_index();
+  constexpr int CHUNK_BLOCKS = CHUNK / 64;
+  const int rows = padded_rows(args);
+  for (Units<F> units(rows, D, proj ? FFN / 64 : D / 64, splits); units.more(); units.advance())
+    for (int k = 0; k < units.k_blocks; k += CHUNK_BLOCKS) {
+      ColumnVectors<F::BN> vectors(thread);
+      const int chunk = (units.part() * units.k_blocks + k) / CHUNK_BLOCKS;
+      vectors.fetch(Memory(args).vectors() + (proj ? V_INVERSE_PROJ : V_INVERSE_ATTN) + chunk * D + units.column(), nullptr);
+      float d[F::BN / 2];
+      multiply<F>(d, at, shared, min(CHUNK_BLOCKS, units.k_blocks), thread);
+      const uint32_t pairs = vectors.put(shared, a_inverse, 0.f) + thread % 4 * 16;
+      const int row = units.row() + thread / 32 * 16 + thread % 32 / 4;
+      float* to = Memory(args).partial() + (static_cast<size_t>(units.part()) * rows + row) * D + units.column() + thread % 4 * 2;
+#pragma unroll
+      for (int i = 0; i < F::BN / 8; i++) {
+        const float4 c = load_shared_4(pairs + i * 64);
+        float2 *upper = reinterpret_cast<float2*>(to + 8 * i), *lower = reinterpret_cast<float2*>(to + 8 * i + 8 * D);
+        float2 a = make_float2(0.f, 0.f), b = a;
+        if (k > 0) a = __ldcg(upper), b = __ldcg(lower);
+        __stcg(upper, make_float2(fmaf(d[4 * i], c.x, a.x), fmaf(d[4 * i + 1], c.z, a.y)));
+        __stcg(lower, make_float2(fmaf(d[4 * i + 2], c.x, b.x), fmaf(d[4 * i + 3], c.z, b.y)));
+      }
+    }
+}
+
+}  // namespace exact90

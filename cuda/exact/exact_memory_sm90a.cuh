@@ -1,0 +1,150 @@
+/* Where the exact kernel of Hopper keeps things in its memory and in shared memory.
+
+   Every matrix operand lies in images: 64 rows of 64 halves under the copy engine's 128-byte swizzle, 8 KB, as wgmma
+   wants it in shared memory. So plain bulk copies of 16 KB and more bring them, without a tensor map. */
+#pragma once
+
+#include "common/fragment_sm90a.cuh"
+#include "exact/exact.cuh"
+
+namespace exact90 {
+
+constexpr int IMAGE = 8192;    // bytes
+constexpr int ROW_TILE = 128;  // rows come in pairs of images
+constexpr int GROUP = 192;     // columns of weights whose images lie together
+constexpr int CHUNK = D;       // of K, has one set of scales; longer sums are made of such parts
+constexpr int SLAB = 32;       // columns of weights with one scale
+
+// Vectors, in floats; `inverse`: what undoes the scale of a column of weights
+constexpr int V_GAMMA1 = 0, V_BETA1 = V_GAMMA1 + D, V_GAMMA2 = V_BETA1 + D, V_BETA2 = V_GAMMA2 + D,
+              V_B_QKV = V_BETA2 + D, V_B_ATTN = V_B_QKV + QKV, V_B_FC = V_B_ATTN + D, V_B_PROJ = V_B_FC + FFN,
+              V_INVERSE_QKV = V_B_PROJ + D, V_INVERSE_ATTN = V_INVERSE_QKV + QKV, V_INVERSE_FC = V_INVERSE_ATTN + D,
+              V_INVERSE_PROJ = V_INVERSE_FC + FFN, V_LENGTH = V_INVERSE_PROJ + FFN / CHUNK * D;
+
+// Offsets in bytes. A weight image takes 2 bytes for hi and 2 for lo.
+constexpr size_t AT_VECTORS = 256, AT_QKV = AT_VECTORS + V_LENGTH * 4, AT_ATTN = AT_QKV + size_t{4} * D * QKV,
+                 AT_FC = AT_ATTN + size_t{4} * D * D, AT_PROJ = AT_FC + size_t{4} * D * FFN,
+                 AT_ROWS = AT_PROJ + size_t{4} * FFN * D;
+constexpr int PARTIAL_ROWS = 4096;  // splits of K times rows may be this many, or splits 1
+constexpr size_t ROW_BYTES = D * 4;
+constexpr size_t EXACT_FIXED = AT_ROWS + PARTIAL_ROWS * ROW_BYTES;
+constexpr size_t EXACT_PREPARED = size_t{4} * WEIGHTS_LEN;  // more where weights are prepared: they as they came
+constexpr size_t EXACT_PER_ROW = 4 * D + 4 * FFN + ROW_BYTES + ROW_BYTES;
+static_assert(AT_QKV % 256 == 0 && AT_ROWS % 256 == 0 && EXACT_PREPARED % 256 == 0, "aligned");
+
+/* All stages are one function to the compiler, which would keep what several of them compute from the thread's number
+   and the shared base in registers throughout, and spill. So each stage asks anew. */
+__device__ __forceinline__ int thread_index() {
+  int thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));  // PTX ISA 9.0, 10
+  return thread;
+}
+template <class T>
+__device__ __forceinline__ T anew(T value) {
+  if constexpr (sizeof(T) == 8)
+    asm volatile("" : "+l"(value));
+  else
+    asm volatile("" : "+r"(value));
+  return value;
+}
+
+__device__ __forceinline__ int padded_rows(const ExactArgs& args) { return (args.rows + ROW_TILE - 1) / ROW_TILE * ROW_TILE; }
+
+// What lies in memory; `rows` rounded up to ROW_TILE. A launch with one of the phases works on a prepared memory.
+struct Memory {
+  unsigned char* base;
+  int rows;
+  bool prepared;
+
+  __device__ explicit Memory(const ExactArgs& args)
+      : base(anew(args.memory)),
+        rows(padded_rows(args)),
+        prepared(args.phases != (EXACT_CAST | EXACT_FORWARD)) {}
+  __device__ float* vectors() const { return reinterpret_cast<float*>(base + AT_VECTORS); }
+  __device__ float* plain() const { return reinterpret_cast<float*>(base + AT_ROWS); }
+  __device__ unsigned char* h() const { return base + AT_ROWS + (prepared ? EXACT_PREPARED : 0); }  // images (rows, D): LN1, attention, LN2
+  __device__ unsigned char* wide() const { return h() + size_t{4} * D * rows; }  // images: Q | K | V, later f
+  __device__ float* x1() const { return reinterpret_cast<float*>(wide() + size_t{4} * FFN * rows); }  // (rows, D)
+  __device__ float* partial() const { return x1() + size_t{D} * rows; }  // (splits, rows, D)
+};
+
+// Activations with k_tiles columns of images: [row tile][k tile][hi, lo][2 images]
+__device__ __forceinline__ size_t activation_at(int k_tiles, int row, int k_tile, int part) {
+  return (static_cast<size_t>(row / ROW_TILE * k_tiles + k_tile) * 2 + part) * (2 * IMAGE) + row / 64 % 2 * IMAGE;
+}
+// Weights of k_tiles rows of images: [group of columns][k tile][hi, lo][3 images]
+__device__ __forceinline__ size_t weight_at(int k_tiles, int column, int k_tile, int part) {
+  return (static_cast<size_t>(column / GROUP * k_tiles + k_tile) * 2 + part) * (3 * IMAGE) + column % GROUP / 64 * IMAGE;
+}
+
+// ---- the block and its shared memory
+
+constexpr int CONSUMERS = 256, THREADS = CONSUMERS + 128, WARPS = CONSUMERS / 32;
+constexpr int CONSUMER_BARRIER = 1, GROUP_BARRIER = 2;  // named barriers; the second one and its successor: a warpgroup's
+constexpr int TURN_BARRIER = 4;                         // and its successor
+
+// Bytes from the 1024-byte aligned start: the ring of loads, 2 KB for each warp to write images through, vectors of the
+// tile at hand for each warpgroup, a place for reductions, the top bit of the grid barrier, barriers.
+constexpr int S_RING = 0, RING_BYTES = 204800, S_BOX = S_RING + RING_BYTES, BOX_BYTES = 2048,
+              S_VECTORS = S_BOX + WARPS * BOX_BYTES, S_REDUCE = S_VECTORS + 2 * 2 * GROUP * 4,
+              S_TOP = S_REDUCE + 512, S_BARRIERS = S_TOP + 128, SHARED_BYTES = S_BARRIERS + 512 + 1024;
+static_assert(SHARED_BYTES <= 232448, "shared memory of one block");
+
+// A full and an empty barrier for each place of each kind of ring.
+constexpr int WIDE_SLOTS = 5, NARROW_SLOTS = 8, KV_SLOTS = 2, Q_SLOTS = 2;
+constexpr int BAR_WIDE = S_BARRIERS, BAR_NARROW = BAR_WIDE + 16 * WIDE_SLOTS, BAR_Q = BAR_NARROW + 16 * NARROW_SLOTS,
+              BAR_K = BAR_Q + 16 * Q_SLOTS, BAR_V = BAR_K + 16 * KV_SLOTS, BAR_END = BAR_V + 16 * KV_SLOTS;
+static_assert(BAR_END <= S_BARRIERS + 512, "room for barriers");
+
+extern __shared__ unsigned char dynamic_shared[];
+
+// ---- small things
+
+// Written by this very launch, so never by the read-only path.
+__device__ __forceinline__ float load(const float* p) { return __ldcg(p); }
+__device__ __forceinline__ float4 load_4(const float* p) { return __ldcg(reinterpret_cast<const float4*>(p)); }
+
+__device__ __forceinline__ uint32_t load_shared_word(uint32_t address) {
+  uint32_t v;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(address) : "memory");
+  return v;
+}
+__device__ __forceinline__ void store_shared_word(uint32_t address, uint32_t v) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(v) : "memory");
+}
+
+// One warp stores 16 rows of an image, 2 KB, that it has put in its box.
+__device__ __forceinline__ void store_box(uint32_t box, unsigned char* to, int lane) {
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < 4; i++)
+    __stcg(reinterpret_cast<float4*>(to + 512 * i + 16 * lane), load_shared_4(box + 512 * i + 16 * lane));
+  __syncwarp();
+}
+
+// 16 rows x 64 columns of scaled values -> hi and lo images; `to` and `to_lo`: these 16 rows there. value(i, x) gives the
+// four of columns 8 i and up that this thread has in accumulator order.
+template <class Value>
+__device__ __forceinline__ void store_split(uint32_t box, unsigned char* to, unsigned char* to_lo, int lane, Value value) {
+  uint32_t lo[16];
+#pragma unroll
+  for (int i = 0; i < 8; i += 2) {
+    uint32_t hi[4];
+#pragma unroll
+    for (int u = 0; u < 2; u++) {
+      float x[4];
+      value(i + u, x);
+      const Split top = split(x[0], x[1]), bottom = split(x[2], x[3]);
+      hi[2 * u] = top.hi, hi[2 * u + 1] = bottom.hi;
+      lo[2 * (i + u)] = top.lo, lo[2 * (i + u) + 1] = bottom.lo;
+    }
+    stmatrix_x4(box + swizzle_128(lane % 16, i + lane / 16), hi[0], hi[1], hi[2], hi[3]);
+  }
+  store_box(box, to, lane);
+#pragma unroll
+  for (int i = 0; i < 8; i += 2)
+    stmatrix_x4(box + swizzle_128(lane % 16, i + lane / 16), lo[2 * i], lo[2 * i + 1], lo[2 * i + 2], lo[2 * i + 3]);
+  store_box(box, to_lo, lane);
+}
+
+}  // namespace exact90
