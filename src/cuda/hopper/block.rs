@@ -142,8 +142,8 @@ impl Call<'_> {
             Gemm::AttnProj => {
                 let [weights, packed, chunks, alarms] = self.cast(launch);
                 let (gamma, early) = (self.vector(vectors::GAMMA2), pair(u32::from(self.attn_early), launch.working));
-                let norm = [bias, *x, gamma, w.statistics, pair(rows, 0)];
-                maps.words(&[&norm[..], &[early, weights, packed, chunks, alarms]].concat())
+                let rows = pair(rows, 0);
+                maps.words(&[bias, *x, gamma, w.statistics, rows, early, weights, packed, chunks, alarms])
             }
             Gemm::Fc => maps.words(&[bias, pair(rows, 1)]),
             Gemm::Proj => maps.words(&[bias, w.x1, *output, pair(rows, 1)]),
