@@ -10,6 +10,7 @@ use std::{env, ptr, thread};
 
 use solve::dims::D;
 use solve::error::SolveStatus;
+use solve::precision::SolvePrecision;
 
 use api::{Block, message, options, raw_solve, solve};
 use common::{Random, check_block, reference, run, weights};
@@ -57,7 +58,14 @@ fn a_block_runs_on_the_cpu() {
     for causal in [0, 1] {
         let x = Random::new(72).uniforms(3 * 20 * D);
         let wanted = reference(&x, &host_weights, 3, 20, causal == 1);
-        let block = Block::create(host_weights.as_ptr().addr(), &options(|o| o.causal = causal)).expect("create");
+        let block = Block::create(
+            host_weights.as_ptr().addr(),
+            &options(|o| {
+                o.causal = causal;
+                o.precision = if causal == 1 { SolvePrecision::Auto } else { SolvePrecision::Exact };
+            }),
+        )
+        .expect("create");
         // The block has its own copy.
         let kept = host_weights.clone();
         host_weights.fill(f32::NAN);

@@ -150,6 +150,20 @@ fn every_row_is_computed() {
 }
 
 #[test]
+fn a_grid_that_waits_for_itself_fits_the_chip() {
+    for (sms, shape, plan) in plans() {
+        for launch in plan.iter().filter(|launch| launch.kernel.is_resident()) {
+            let blocks: u32 = launch.grid.iter().product();
+            let fits = match launch.kernel {
+                Kernel::AttentionProj { .. } => blocks as usize <= 4 * chip(sms).clusters[1],
+                _ => blocks as usize <= sms,
+            };
+            assert!(fits, "{shape:?} on {sms}: {launch:?}");
+        }
+    }
+}
+
+#[test]
 fn every_launch_is_one_that_the_gpu_accepts() {
     for (sms, shape, plan) in plans() {
         for launch in plan.iter().chain(&prepare()) {

@@ -63,13 +63,14 @@ fn main() -> std::process::ExitCode {
             push("precision::rescue", precision::rescue);
             push("precision::rescue_in_place", precision::rescue_in_place);
             push("precision::usual_after_unusual", precision::usual_after_unusual);
+            push("precision::every_alarm", precision::every_alarm);
             push("precision::blocks", precision::blocks);
             push("precision::update", precision::update);
             push("precision::at_the_same_time", precision::at_the_same_time);
             push("precision::long_sequence", precision::long_sequence);
         }
     }
-    let plain: [(&str, fn()); 14] = [
+    let plain: [(&str, fn()); 15] = [
         ("calls::memory_kinds", calls::memory_kinds),
         ("calls::managed_beside_device", calls::managed_beside_device),
         ("calls::context_is_restored", calls::context_is_restored),
@@ -83,6 +84,7 @@ fn main() -> std::process::ExitCode {
         ("bad_input::handle_table", bad_input::handle_table),
         ("processes::first_call", processes::first_call),
         ("processes::chosen_path", processes::chosen_path),
+        ("processes::chosen_precision", processes::chosen_precision),
         ("processes::fault", processes::fault),
     ];
     trials.extend(plain.into_iter().map(|(name, test)| trial(name.into(), || None, test)));

@@ -14,7 +14,7 @@ use solve::weights::{PARAMS, W_FC, W_QKV};
 
 use super::common::{Random, check_block, reference, weights, worst};
 use super::oracle;
-use super::rig::{Memory, OwnStream, device, enter, ok};
+use super::rig::{Memory, OwnStream, device, enter};
 
 /// Weights, and whether fast and auto are computed again on them.
 struct Kind {
@@ -177,6 +177,29 @@ pub fn usual_after_unusual(arch: Arch) {
     }
 }
 
+/// One unusual number is seen wherever it is, whichever kernel reads it, at every size.
+pub fn every_alarm(arch: Arch) {
+    let host_weights = weights_of(&KINDS[0], 90);
+    let weights = Memory::of(&host_weights);
+    // The biases of the residual branches reach no product.
+    let watched = PARAMS.iter().filter(|(name, ..)| !["b_attn", "b_proj"].contains(name));
+    let mut random = Random::new(90);
+    for seq_len in SIZES {
+        let x = Random::new(seq_len as u64).uniforms(seq_len * D);
+        let usual = call(arch, &x, &weights, Auto);
+        for (name, param, _) in watched.clone() {
+            let anywhere = (param.len as f32 * (0.5 + 0.499 * random.uniform())) as usize;
+            for index in [0, anywhere, param.len - 1].map(|index| param.offset + index) {
+                weights.write_at(index, if name.starts_with("gamma") { 2.0 } else { -0.5 });
+                let [auto, exact] = [Auto, Exact].map(|precision| call(arch, &x, &weights, precision));
+                assert!(auto == exact, "number {index}, in {name}, went unseen at seq_len {seq_len}");
+                weights.write_at(index, host_weights[index]);
+            }
+        }
+        assert!(call(arch, &x, &weights, Auto) == usual, "seq_len {seq_len}");
+    }
+}
+
 fn prepared(arch: Arch, weights: &Memory, precision: SolvePrecision, causal: bool, max_tokens: usize) -> Prepared {
     let options = BlockOptions { causal, max_tokens, precision, ..BlockOptions::default() };
     Prepared::on(device(arch), &span(weights), options).expect("create")
@@ -237,39 +260,50 @@ pub fn update(arch: Arch) {
     }
 }
 
-/// Blocks and solve() in threads and streams of their own, all computing again or exactly at once: grids that wait for all of their blocks, of which
-/// the GPU holds one at a time.
+/// Blocks of all sizes and solve(), in threads and streams of their own: grids whose blocks wait for each other, of which the GPU holds few at a time.
 pub fn at_the_same_time(arch: Arch) {
     const CALLS: usize = 20;
-    let weights = Memory::of(&weights_of(&KINDS[3], 88));
-    let x = Random::new(88).uniforms(100 * D);
-    let wanted = forward(&prepared(arch, &weights, Exact, false, 100), &x, 1);
-    thread::scope(|scope| {
-        let (weights, x, wanted) = (&weights, &x, &wanted);
-        for precision in [Fast, Exact, Auto, Fast] {
-            scope.spawn(move || {
-                enter(0);
-                let (block, stream) = (prepared(arch, weights, precision, false, 100), OwnStream::new());
-                let x_there = Memory::of(x);
-                let outputs: Vec<Memory> = (0..CALLS).map(|_| Memory::poisoned(x.len())).collect();
-                // SAFETY: nothing but this thread's work is waited for.
-                unsafe { ok(cudarc::driver::sys::cuCtxSynchronize()) };
-                for output in &outputs {
-                    let stream = Stream::from_address(stream.0.addr());
-                    block.forward(&tokens(&x_there, output, 1, 100), stream).expect("forward");
+    for kind in [&KINDS[0], &KINDS[3]] {
+        let weights = Memory::of(&weights_of(kind, 88));
+        let sizes = [16, 40, 64, 100, 200, 400, 1000, 100];
+        let precisions = if kind.fast { [Fast, Exact, Auto] } else { [Fast; 3] };
+        let calls: Vec<_> = sizes
+            .into_iter()
+            .zip(precisions.into_iter().cycle())
+            .map(|(rows, precision)| {
+                let x = Random::new(rows as u64).uniforms(rows * D);
+                let block = prepared(arch, &weights, precision, false, rows);
+                let wanted = [forward(&block, &x, 1), call(arch, &x, &weights, precision)];
+                (x, precision, block, wanted)
+            })
+            .collect();
+        thread::scope(|scope| {
+            let weights = &weights;
+            for (x, precision, block, [wanted, wanted_of_solve]) in &calls {
+                let rows = x.len() / D;
+                scope.spawn(move || {
+                    enter(0);
+                    let (stream, x_there) = (OwnStream::new(), Memory::of(x));
+                    let outputs: Vec<Memory> = (0..CALLS).map(|_| Memory::poisoned(x.len())).collect();
+                    for output in &outputs {
+                        let stream = Stream::from_address(stream.0.addr());
+                        block.forward(&tokens(&x_there, output, 1, rows), stream).expect("forward");
+                    }
+                    let right = outputs.iter().all(|output| output.read() == *wanted);
+                    assert!(right, "{rows} rows in {precision:?} beside others");
+                });
+                if rows.is_multiple_of(100) {
+                    scope.spawn(move || {
+                        enter(0);
+                        for _ in 0..CALLS {
+                            let right = call(arch, x, weights, *precision) == *wanted_of_solve;
+                            assert!(right, "solve() of {rows} rows in {precision:?} beside others");
+                        }
+                    });
                 }
-                assert!(outputs.iter().all(|output| output.read() == *wanted), "{precision:?} beside others");
-            });
-        }
-        for precision in [Fast, Exact] {
-            scope.spawn(move || {
-                enter(0);
-                for _ in 0..CALLS {
-                    assert!(call(arch, x, weights, precision) == *wanted, "solve() in {precision:?} beside others");
-                }
-            });
-        }
-    });
+            }
+        });
+    }
 }
 
 /// Far more rows than any tile or grid: the same tokens over and over have the same result as once.

@@ -25,6 +25,7 @@ pub fn child() -> bool {
     match task.as_str() {
         "first_call" => first_call_here(),
         "chosen_path" => chosen_path_here(),
+        "chosen_precision" => chosen_precision_here(),
         "fault" => fault_here(),
         _ => panic!("unknown task {task}"),
     }
@@ -74,6 +75,23 @@ fn chosen_path_here() {
         }
         Err((_, sentence)) => println!("{sentence}"),
     }
+}
+
+/// `SOLVE_PRECISION` picks the precision of `solve()`: on unusual weights auto gives the bits of exact, fast others.
+pub fn chosen_precision() {
+    let bits = |name| run("chosen_precision", &[("SOLVE_PRECISION", name)]);
+    let [fast, exact, auto] = ["fast", "exact", "auto"].map(bits);
+    assert_eq!(bits(""), fast, "the default is fast");
+    assert_eq!(exact, auto);
+    assert_ne!(exact, fast);
+}
+
+fn chosen_precision_here() {
+    let host_weights: Vec<f32> = weights(53).iter().map(|w| 3.0 * w).collect();
+    let (x, weights) = (Memory::of(&Random::new(53).uniforms(100 * D)), Memory::of(&host_weights));
+    solve(x.address(), x.address(), weights.address(), 100).expect("solve");
+    let bits = x.read().iter().fold(0u64, |hash, value| hash.wrapping_mul(31).wrapping_add(u64::from(value.to_bits())));
+    println!("{bits:x}");
 }
 
 /// After a fault on the device every call says so, and host output is NaN.

@@ -116,6 +116,12 @@ impl Memory {
         unsafe { ok(sys::cuMemcpy(self.at(), values.as_ptr().addr() as u64, size_of_val(values))) };
     }
 
+    pub fn write_at(&self, index: usize, value: f32) {
+        assert!(index < self.floats);
+        // SAFETY: inside the allocation.
+        unsafe { ok(sys::cuMemcpy(self.at() + 4 * index as u64, ptr::from_ref(&value).addr() as u64, 4)) };
+    }
+
     /// The content, after everything enqueued has run.
     pub fn read(&self) -> Vec<f32> {
         let mut values = vec![0.0f32; self.floats];

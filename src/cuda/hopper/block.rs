@@ -88,7 +88,7 @@ impl Call<'_> {
             threads: launch.threads,
             shared: launch.shared,
             edge: if first { Edge::Full } else { Edge::Programmatic },
-            cooperative: matches!(launch.kernel, Kernel::Few { .. }),
+            cooperative: launch.kernel.is_resident(),
             arguments,
         })
     }

@@ -52,6 +52,22 @@ pub enum Kernel {
     FewPrepare,
 }
 
+impl Kernel {
+    /// Whether blocks wait for others of the grid, further than in their cluster. Such a grid is launched cooperatively, all of it or nothing: half of it
+    /// could wait for ever for places that half of another stream's has.
+    #[must_use]
+    pub fn is_resident(self) -> bool {
+        use Kernel::{AttentionProj, Direct, Few, Gemm as Product};
+        matches!(
+            self,
+            Few { .. }
+                | AttentionProj { .. }
+                | Product { gemm: Gemm::AttnProj, .. }
+                | Direct { gemm: Gemm::AttnProj, .. }
+        )
+    }
+}
+
 /// One launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
