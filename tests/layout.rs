@@ -108,7 +108,7 @@ fn gemm_tiles(nvcc: &Path) {
 
 fn exact_forms(nvcc: &Path) {
     for arch in Arch::ALL {
-        let Some(form) = exact::form(arch) else { continue };
+        let form = exact::form(arch);
         let (header, space, threads, shared) = match arch {
             Arch::Sm90a => ("exact_memory_sm90a", "exact90", "THREADS", "SHARED_BYTES"),
             _ => (if arch == Arch::Sm75 { "exact_sm75" } else { "exact_sm80" }, "", "EXACT_THREADS", "EXACT_SHARED"),
@@ -120,6 +120,7 @@ fn exact_forms(nvcc: &Path) {
             ("EXACT_PER_ROW", form.per_row),
         ]
         .map(|(name, value)| (format!("{space}::{name}"), value));
+        let prepared = (arch == Arch::Sm90a).then(|| (format!("{space}::EXACT_PREPARED"), form.prepared));
         // What src/cuda/exact.rs writes into the arguments.
         let arguments = [
             ("sizeof(ExactArgs)", 64),
@@ -133,7 +134,7 @@ fn exact_forms(nvcc: &Path) {
             ("ALARMS * 4 <= 256", 1),
         ]
         .map(|(name, value)| (name.to_owned(), value));
-        let equal = [&equal[..], &arguments].concat();
+        let equal: Vec<_> = equal.into_iter().chain(prepared).chain(arguments).collect();
         check(nvcc, header, &format!("#include <cstddef>\n#include \"exact/{header}.cuh\"\n"), &equal);
     }
 }

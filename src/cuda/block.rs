@@ -116,9 +116,9 @@ impl Kernels {
         }
     }
 
-    /// The exact kernel, if the family has one.
+    /// The exact kernel of the family.
     #[must_use]
-    pub fn exact(&self) -> Option<exact::Kernel> {
+    pub fn exact(&self) -> exact::Kernel {
         match self {
             Self::Portable(kernels) => kernels.exact,
             Self::Hopper(kernels) => kernels.exact,
@@ -136,7 +136,7 @@ pub fn forward(device: &Device, shape: Shape, buffers: &Buffers, maps: &mut Maps
         }
         Kernels::Hopper(kernels) => (hopper::block::forward(kernels, shape, buffers, maps)?, Edge::Programmatic),
     };
-    steps.extend(exact_of(device, shape)?.map(|exact| exact.forward(device.sms, shape, buffers, edge)));
+    steps.push(device.kernels.exact().forward(device.sms, shape, buffers, edge));
     Ok(steps)
 }
 
@@ -147,16 +147,6 @@ pub fn prepare(device: &Device, shape: Shape, buffers: &Buffers) -> Result<Vec<S
         Kernels::Portable(kernels) => portable::block::steps(kernels, &portable::plan::cast(), buffers),
         Kernels::Hopper(kernels) => hopper::block::prepare(kernels, buffers)?,
     };
-    steps.extend(exact_of(device, shape)?.map(|exact| exact.prepare(device.sms, shape, buffers)));
+    steps.push(device.kernels.exact().prepare(device.sms, shape, buffers));
     Ok(steps)
-}
-
-/// The exact kernel, without which there is only fast.
-fn exact_of(device: &Device, shape: Shape) -> Result<Option<exact::Kernel>, Error> {
-    let exact = device.kernels.exact();
-    if exact.is_none() && shape.precision != SolvePrecision::Fast {
-        let arch = device.arch.name();
-        return Err(Error::Unsupported(format!("{arch} has precision fast only in this version")));
-    }
-    Ok(exact)
 }

@@ -23,14 +23,14 @@ pub struct Form {
     pub per_row: usize,
 }
 
-/// The form of this architecture, where it has one.
+/// The form of this architecture.
 #[must_use]
-pub fn form(arch: Arch) -> Option<Form> {
+pub fn form(arch: Arch) -> Form {
     let portable = |shared| Form { threads: 256, shared, fixed: 28_366_336, prepared: 0, per_row: 15_360 };
     match arch {
-        Arch::Sm75 => Some(portable(46_080)),
-        Arch::Sm80 => Some(portable(87_552)),
-        Arch::Sm90a => None,
+        Arch::Sm75 => portable(46_080),
+        Arch::Sm80 => portable(87_552),
+        Arch::Sm90a => Form { threads: 384, shared: 226_432, fixed: 40_971_520, prepared: 28_351_488, per_row: 21_504 },
     }
 }
 
@@ -53,9 +53,9 @@ enum Phases {
 
 impl Kernel {
     /// Finds it among the architecture's files.
-    pub fn load(modules: &Modules, arch: Arch) -> Result<Option<Self>, Error> {
-        let load = |form: Form| Ok(Self { function: modules.function("exact", form.shared)?, form });
-        form(arch).map(load).transpose()
+    pub fn load(modules: &Modules, arch: Arch) -> Result<Self, Error> {
+        let form = form(arch);
+        Ok(Self { function: modules.function("exact", form.shared)?, form })
     }
 
     /// Brings the weights of `buffers` into their workspace, for later calls.

@@ -116,9 +116,7 @@ impl Workspace {
         let workspace = Self { buffer: Buffer::new(device, "the workspace", sizes.total())?, rows, sizes };
         let parts = workspace.parts();
         fill(parts.alarms, 0, ALARMS_BYTES, Stream::LEGACY)?;
-        if parts.exact != 0 {
-            fill(parts.exact, 0, COUNTERS, Stream::LEGACY)?;
-        }
+        fill(parts.exact, 0, COUNTERS, Stream::LEGACY)?;
         if parts.few != 0 {
             // The few-token kernel's counters start from here (cuda/small/exchange.cuh).
             fill(parts.few, 0xff, sizes.few, Stream::LEGACY)?;
@@ -175,11 +173,9 @@ impl Sizes {
     fn new(arch: Arch, rows: usize, purpose: Purpose) -> Self {
         let whole_tiles = rows.next_multiple_of(TILE_ROWS);
         let (hopper, prepared) = (arch == Arch::Sm90a, purpose != Purpose::Stateless);
-        let (mut exact, mut exact_rows) = (0, 0);
-        if let Some(form) = exact::form(arch) {
-            exact = form.fixed + if prepared { form.prepared } else { 0 };
-            exact_rows = whole_tiles * form.per_row;
-        }
+        let form = exact::form(arch);
+        let exact = form.fixed + if prepared { form.prepared } else { 0 };
+        let exact_rows = whole_tiles * form.per_row;
         if purpose == Purpose::Prepared(SolvePrecision::Exact) {
             return Self { packed: 0, vectors: 0, few: 0, few_weights: 0, exact, rows: exact_rows, x_copy: 0 };
         }

@@ -58,17 +58,15 @@ fn main() -> std::process::ExitCode {
         push("block::from_host", block::from_host);
         push("block::prepared", block::prepared);
         push("block::long_sequence", block::long_sequence);
-        if solve::cuda::exact::form(arch).is_some() {
-            push("precision::exact", precision::exact);
-            push("precision::rescue", precision::rescue);
-            push("precision::rescue_in_place", precision::rescue_in_place);
-            push("precision::usual_after_unusual", precision::usual_after_unusual);
-            push("precision::every_alarm", precision::every_alarm);
-            push("precision::blocks", precision::blocks);
-            push("precision::update", precision::update);
-            push("precision::at_the_same_time", precision::at_the_same_time);
-            push("precision::long_sequence", precision::long_sequence);
-        }
+        push("precision::exact", precision::exact);
+        push("precision::rescue", precision::rescue);
+        push("precision::rescue_in_place", precision::rescue_in_place);
+        push("precision::usual_after_unusual", precision::usual_after_unusual);
+        push("precision::every_alarm", precision::every_alarm);
+        push("precision::blocks", precision::blocks);
+        push("precision::update", precision::update);
+        push("precision::at_the_same_time", precision::at_the_same_time);
+        push("precision::long_sequence", precision::long_sequence);
     }
     let plain: [(&str, fn()); 15] = [
         ("calls::memory_kinds", calls::memory_kinds),

@@ -22,7 +22,7 @@ pub struct Kernels {
     /// One per [`FewWeights`].
     pub small: [[Function; FEW.len()]; 3],
     pub small_prepare: Function,
-    pub exact: Option<exact::Kernel>,
+    pub exact: exact::Kernel,
     /// Not a kernel: the GPU that they are loaded on.
     pub chip: Chip,
 }

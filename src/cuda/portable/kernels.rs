@@ -21,7 +21,7 @@ pub struct Kernels {
     pub gemm_attn_proj: Tiles,
     pub gemm_fc: Tiles,
     pub gemm_proj: Tiles,
-    pub exact: Option<exact::Kernel>,
+    pub exact: exact::Kernel,
 }
 
 impl Kernels {
