@@ -1,6 +1,6 @@
 /* Shared-memory barriers: the full and empty signals of every load ring. PTX ISA 9.0, 9.7.13.15 (mbarrier).
-   A wait that never ends is a bug in a kernel, not a state to sit in: after about a second it traps, and the caller gets a CUDA error
-   instead of a hung device. The unqualified (cta-scope) forms are meant: the .cluster ones put a device-wide fence on every arrive. */
+   A wait that never ends is a bug in a kernel, not a state to sit in: after minutes (the kernels before may take long) it traps, and the caller
+   gets a CUDA error instead of a hung device. The unqualified (cta-scope) forms are meant: the .cluster ones put a device-wide fence on every arrive. */
 #pragma once
 #include <cstdint>
 
@@ -40,7 +40,7 @@ __device__ __forceinline__ bool mbarrier_try_wait(uint32_t barrier, uint32_t par
 __device__ __forceinline__ void mbarrier_wait(uint32_t barrier, uint32_t parity) {
   uint32_t tries = 0;
   while (!mbarrier_try_wait(barrier, parity))
-    if (++tries > 4000000u) __trap();
+    if (++tries > 1000000000u) __trap();
 }
 
 // The place in a ring of STAGES buffers and the parity its barriers have there.

@@ -12,7 +12,7 @@ __device__ __forceinline__ void publish_statistics(unsigned long long* to, float
 }
 
 // 9.7.9.8 ld, until none of the COUNT words of any of ROWS rows, `pitch` words apart, is empty. All are asked for at once: a trip through L2 is half a
-// microsecond. A neighbour that never comes is a bug, and traps after about a second.
+// microsecond. A neighbour that never comes is a bug, and traps after minutes.
 template <int ROWS, int COUNT>
 __device__ __forceinline__ void await_statistics(const unsigned long long* from, int pitch,
                                                  float2 (&statistics)[ROWS][COUNT]) {
@@ -28,6 +28,6 @@ __device__ __forceinline__ void await_statistics(const unsigned long long* from,
       statistics[i / COUNT][i % COUNT] =
           make_float2(__uint_as_float(static_cast<unsigned>(word)), __uint_as_float(static_cast<unsigned>(word >> 32)));
     }
-    if (++tries > 4000000u) __trap();
+    if (++tries > 1000000000u) __trap();
   } while (empty);
 }
