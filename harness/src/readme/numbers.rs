@@ -19,7 +19,9 @@ impl Worst {
     }
 
     fn cell(worst: Option<Self>) -> String {
-        worst.map_or("-".into(), |Self(worst, l2)| format!("{}, {l2:.0e}", short(worst)))
+        worst.map_or("-".into(), |Self(worst, l2)| {
+            format!("{}, {}", short(worst), if l2 < 0.1 { format!("{l2:.0e}") } else { format!("{l2:.1}") })
+        })
     }
 }
 
