@@ -16,7 +16,7 @@ struct AttentionTile {
   static constexpr int ROW_GROUPS = ROW_GROUPS_, KEY_GROUPS = KEY_GROUPS_, KEYS = KEYS_, STAGES = STAGES_, BLOCKS = BLOCKS_;
   static constexpr bool CAUSAL = CAUSAL_;
   static constexpr bool PING_PONG = KEY_GROUPS == 1 && ROW_GROUPS > 1;     // row groups take turns at issuing products
-  static constexpr bool Q_REGISTERS = KEYS == 64 && BLOCKS == 1;           // Q as a register operand, or from shared memory: as measured
+  static constexpr bool Q_REGISTERS = KEYS == 64;                          // Q as a register operand, or from shared memory: as measured
   static constexpr bool MASK_EVERY_TILE = CAUSAL && 64 * ROW_GROUPS > KEYS;  // else only a group's first tile can have hidden keys
   static constexpr int CONSUMERS = ROW_GROUPS * KEY_GROUPS;
   static constexpr int THREADS = 128 * CONSUMERS + 128;
