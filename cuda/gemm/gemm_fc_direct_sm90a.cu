@@ -3,10 +3,11 @@
 #include "gemm/gemm_direct_sm90a.cuh"
 
 #define GEMM_FC_DIRECT(BM, BN, STAGES)                                                                                                             \
-  extern "C" __global__ void __launch_bounds__(DirectShape<BM, BN, FFN, D, STAGES>::THREADS, BM == 64 ? 2 : 1)                                                    \
+  extern "C" __global__ void __launch_bounds__(DirectShape<BM, BN, FFN, D, STAGES>::THREADS, BM == 64 ? 2 : 1)                                      \
       gemm_fc_direct_##BM##x##BN(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap out, const DirectHalfArgs args) {      \
     using Shape = DirectShape<BM, BN, FFN, D, STAGES>;                                                                                             \
-    gemm_direct<Shape>(&a, args.weights, TileHalfEpilogue<Shape, true>(&out, args.bias + blockIdx.x % Shape::N_TILES * BN), blockIdx.x, args.alarms, MATRIX_FC); \
+    gemm_direct<Shape>(&a, args.weights, TileHalfEpilogue<Shape, true>(&out, args.bias + blockIdx.x % Shape::N_TILES * BN), blockIdx.x, args.alarms, \
+                       MATRIX_FC);                                                                                                                \
   }
 
 GEMM_FC_DIRECT(64, 32, 4)

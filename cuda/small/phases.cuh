@@ -3,11 +3,11 @@
    of the warps, and over CTAs in the order of the splits: the same bits every time. */
 #pragma once
 
-#include "common/watch_sm90a.cuh"
 #include "small/attention.cuh"
 #include "small/exchange.cuh"
 #include "small/layernorm.cuh"
 #include "small/shared.cuh"
+#include "small/watch.cuh"
 
 namespace small {
 
@@ -20,57 +20,6 @@ __device__ __forceinline__ void zero(float (&sums)[MT][TILES][4]) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) sums[m][u][i] = 0;
 }
-
-/* What a thread has seen of the weights (alarm.cuh): fp32 ones are watched on their way through the registers, prepared
-   ones were watched when they were cast. */
-struct Blind {
-  __device__ __forceinline__ void add(uint32_t, uint32_t) {}
-};
-template <bool WATCH>
-struct Watch {
-  using Look = Blind;
-  template <class S, int TIMES>
-  __device__ __forceinline__ void take(Blind&) {}
-  __device__ __forceinline__ void lay_down(void*) const {}
-  __device__ __forceinline__ void report(const void*, unsigned*) {}
-};
-template <>
-struct Watch<true> {
-  using Look = HalfObservation;
-  Observation seen[4];
-  int count[4] = {0, 0, 0, 0};  // by all warps
-
-  template <class S, int TIMES>  // TIMES warps read the same
-  __device__ __forceinline__ void take(HalfObservation& look) {
-    look.move_to(seen[S::Matrix::ALARM]);
-    count[S::Matrix::ALARM] += S::ROWS * S::WIDTH * TIMES;
-  }
-  // The last four warps, which have nothing to finish when rows are few, report for all of them.
-  __device__ __forceinline__ void lay_down(void* to) const {
-#pragma unroll
-    for (int m = 0; m < 4; ++m)
-      static_cast<float2*>(to)[m * THREADS + threadIdx.x] = make_float2(seen[m].largest, seen[m].squares);
-  }
-  __device__ __forceinline__ void report(const void* from, unsigned* alarms) {
-    const int matrix = static_cast<int>(threadIdx.x / 32) - (WARPS - 4);
-    int weights = 0;
-#pragma unroll
-    for (int m = 0; m < 4; ++m) weights = m == matrix ? count[m] : weights;
-    if (weights && alarms) {
-      Observation all;
-#pragma unroll
-      for (int w = 0; w < WARPS; ++w) {
-        const float2 one = static_cast<const float2*>(from)[matrix * THREADS + 32 * w + threadIdx.x % 32];
-        all.largest = fmaxf(all.largest, one.x), all.squares += one.y;
-      }
-      all.report(alarms, matrix, weights);
-    }
-#pragma unroll
-    for (int m = 0; m < 4; ++m) seen[m] = Observation(), count[m] = 0;
-  }
-};
-template <class W>
-using WatchOf = Watch<sizeof(typename W::Element) == 4>;
 
 /* One step of the MMA for all row tiles and the whole width of the slice. */
 template <class S, class W, int MT, class Seen>
