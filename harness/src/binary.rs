@@ -154,7 +154,8 @@ mod tests {
     fn this_program_is_for_this_processor() {
         let exe = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         assert_eq!(elf(&exe), Ok(()));
-        assert!(elf(&exe[..exe.len() / 2]).unwrap_err().contains("cut short"));
+        // Far before what is loaded ends; behind it there may be any amount of debugging information.
+        assert!(elf(&exe[..1 << 16]).unwrap_err().contains("cut short"));
         let mut other = exe.clone();
         other[18] = 183;
         assert!(elf(&other).unwrap_err().contains("64-bit Arm"));
