@@ -114,6 +114,9 @@ pub struct Called {
     pub clock_mhz: Option<f64>,
     /// The candidate's own words, where it reports an error.
     pub complaint: Option<String>,
+    /// Work of the candidate's that still ran on the GPU when it was called took so long, in us.
+    #[serde(default)]
+    pub pending_us: f64,
     /// Bytes of L2 set aside for persisting lines after the call.
     pub persisting_l2: usize,
     /// The kernels of the call, where they are traced.

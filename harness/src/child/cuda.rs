@@ -117,6 +117,9 @@ impl Cuda {
 
 impl Worker for Cuda {
     fn call(&mut self, candidate: &mut Candidate, call: &Call) -> Result<Called, Failure> {
+        let asked = Instant::now();
+        gpu::synchronize()?;
+        let pending_us = asked.elapsed().as_secs_f64() * 1e6;
         self.cross(call, true)?;
         candidate.prepare(self.at(call.weights) as *const f32, call.weights_changed)?;
         gpu::synchronize()?;
@@ -127,7 +130,7 @@ impl Worker for Cuda {
         if let Some(trace) = &self.trace {
             trace.clear()?;
         }
-        let mut called = Called::default();
+        let mut called = Called { pending_us, ..Called::default() };
         let spin = call.spin_us > 0;
         if spin {
             self.clock.spin(call.spin_us)?;

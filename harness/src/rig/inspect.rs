@@ -9,6 +9,9 @@ use crate::reason::{Failure, Reason};
 /// How long work that is still running gets before it is called missing.
 const SETTLE: std::time::Duration = std::time::Duration::from_millis(60);
 
+/// Longer than this an idle GPU is not waited for, in us.
+const PENDING_US: f64 = 5000.0;
+
 impl Rig {
     /// Looks at everything after a call. The order decides which reason is given first.
     pub(super) fn inspect(
@@ -27,6 +30,12 @@ impl Rig {
         self.unchanged(x, &content.x, "x")?;
         if manner.check_weights {
             self.unchanged(weights, &content.weights, "weights")?;
+        }
+        if done.called.pending_us > PENDING_US {
+            let ms = done.called.pending_us / 1e3;
+            let message =
+                format!("work of an earlier call, or of none, kept the GPU busy for {ms:.1} ms into this one");
+            return Err(Failure::new(Reason::DeferredWork, message));
         }
         if manner.repeat == 0 {
             return Ok(());
