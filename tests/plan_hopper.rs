@@ -2,8 +2,8 @@
 
 use solve::cuda::block::Shape;
 use solve::cuda::hopper::plan::{
-    ATTENTION, ATTENTION_PROJ, CHUNKS, CHUNKS_QKV, Chip, DIRECT_QKV_ROWS, DIRECT_ROWS, FEW, FEW_ROWS, Gemm, Kernel,
-    Launch, attention_forms, direct, forward, prepare, product,
+    ATTENTION, ATTENTION_PROJ, CHUNKS, CHUNKS_QKV, Chip, DIRECT_QKV_ROWS, DIRECT_ROWS, FEW, FEW_ROWS, FewWeights, Gemm,
+    Kernel, Launch, attention_forms, direct, forward, prepare, product,
 };
 use solve::precision::SolvePrecision;
 
@@ -197,6 +197,9 @@ fn every_form_is_chosen_somewhere() {
     all.extend((0..ATTENTION_PROJ.len()).map(|form| Kernel::AttentionProj { form }));
     for causal in [false, true] {
         all.extend(attention_forms(causal).map(|form| Kernel::Attention { form, causal }));
+    }
+    for weights in FewWeights::ALL {
+        all.extend((0..FEW.len()).map(|tile| Kernel::Few { weights, tile }));
     }
     let unused: Vec<_> = all.into_iter().filter(|kernel| !chosen.contains(kernel)).collect();
     assert!(unused.is_empty(), "compiled in vain: {unused:?}");
