@@ -123,12 +123,13 @@ fn exact_forms(nvcc: &Path) {
         let prepared = (arch == Arch::Sm90a).then(|| (format!("{space}::EXACT_PREPARED"), form.prepared));
         // What src/cuda/exact.rs writes into the arguments.
         let arguments = [
-            ("sizeof(ExactArgs)", 64),
+            ("sizeof(ExactArgs)", 72),
             ("offsetof(ExactArgs, weights)", 16),
             ("offsetof(ExactArgs, alarms)", 32),
             ("offsetof(ExactArgs, seq_len)", 44),
             ("offsetof(ExactArgs, phases)", 52),
             ("offsetof(ExactArgs, keep_alarms)", 60),
+            ("offsetof(ExactArgs, settled)", 64),
             ("EXACT_CAST * 10 + EXACT_FORWARD", 12),
             ("RULE_EXACT * 100 + RULE_FAST * 10 + RULE_AUTO", 12),
             ("ALARMS * 4 <= 256", 1),

@@ -12,6 +12,7 @@
 #include <cuda_fp16.h>
 
 #include "common/alarm.cuh"
+#include "common/exp2.cuh"
 #include "dims.h"
 
 enum ExactPhases { EXACT_CAST = 1, EXACT_FORWARD = 2 };
@@ -26,6 +27,7 @@ struct ExactArgs {
   int phases;       // EXACT_CAST: bring the weights into memory; EXACT_FORWARD: compute. CAST alone raises the alarms.
   int rule;         // of Rule: whether to compute at all
   int keep_alarms;  // else they are set back to 0 after a computation
+  int settled;      // no alarm is raised by the predecessor, which lets this kernel start only after its own predecessors
 };
 
 extern "C" __global__ void exact(const ExactArgs args);
@@ -33,9 +35,10 @@ extern "C" __global__ void exact(const ExactArgs args);
 // ---- the decision
 
 // Whether the fast result must not stand. FAST: fp16 might overflow, or lose small weights beside large values. AUTO:
-// anything is unusual.
-__device__ inline bool must_rescue(const unsigned* alarms, int rule) {
+// anything is unusual, which `raised` says.
+__device__ inline bool must_rescue(const unsigned* alarms, int rule, bool& raised) {
   constexpr float HALF_MAX = 65504.f, NORM_MAX = 27.72f;  // of |x - mean| rstd in a row of 768: sqrt(767)
+  raised = true;
   if (rule == RULE_EXACT) return true;
   unsigned words[ALARMS], any = 0;  // all asked for before one is looked at
   for (int i = 0; i < ALARMS; i += 4) {
@@ -44,7 +47,9 @@ __device__ inline bool must_rescue(const unsigned* alarms, int rule) {
   }
   for (int i = 0; i < ALARMS; ++i) any |= i == ALARM_TINY ? 0 : words[i];
   const bool tiny = words[ALARM_TINY] != 0;
-  if (rule == RULE_AUTO) return any != 0 || tiny;
+  raised = any != 0 || tiny;
+  if (!raised) return false;
+  if (rule == RULE_AUTO) return true;
   const auto value = [&](int alarm, float usual) { return words[alarm] == 0 ? usual : __uint_as_float(words[alarm]); };
   const auto largest = [&](int matrix) { return value(ALARM_LARGEST + matrix, USUAL_WEIGHT); };
   const float gamma1 = value(ALARM_GAMMA1, USUAL_GAMMA), beta1 = value(ALARM_BETA1, USUAL_BETA);
@@ -84,10 +89,13 @@ __device__ __forceinline__ Split split(float a, float b) {
   return {*reinterpret_cast<const unsigned*>(&hi), *reinterpret_cast<const unsigned*>(&lo)};
 }
 
-// tanh GELU to fp32 accuracy: x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3)
+// tanh GELU to fp32 accuracy: x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3). The exponent of 2 has -2 log2(e) in it.
 __device__ __forceinline__ float gelu_exact(float x) {
-  const float u2 = x * fmaf(2 * 0.7978845608f * 0.044715f, x * x, 2 * 0.7978845608f);
-  return __fdividef(x, 1.f + __expf(-u2));
+  constexpr float SCALE = -2 * 1.4426950408889634f * 0.7978845608028654f;
+  const float e = exp2_approx(x * fmaf(0.044715f * SCALE, x * x, SCALE));
+  float sigmoid;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(sigmoid) : "f"(1.f + e));  // PTX ISA 9.0, 9.7.3.13
+  return x * sigmoid;
 }
 
 // ---- grid barrier

@@ -1,12 +1,12 @@
 /* att = softmax(Q K^T / 8) V of every head, flash style, with hi + lo operands: scores and P V are three products each.
 
-   A unit is 128 rows of one head, whichever sequences they belong to; keys come in tiles of 128 rows likewise, are taken in
-   two steps of 64 (more leave too few registers for the exponentials to overlap), and a row
-   sees those of its own sequence (and, if causal, up to itself). So sequences need no alignment, and many short ones cost
-   what their rows cost. A warpgroup has 64 rows; the two take turns at issuing products, so that one multiplies while the
-   other takes exponentials. Each tile's P V starts from zero and is added to the output in fp32.
-   Units block, block + blocks, ..: heads fastest; if causal the longest rows first. Shared memory: Q twice, two tiles of K
-   and of V, 32 KB each. Limiter: the wgmma rate, 768 clocks for 64 rows x 64 keys. */
+   A unit is 128 rows of one head, whichever sequences they belong to; keys come in tiles of 128 rows likewise, taken in
+   two steps of 64 (128 at once leave too few registers for the exponentials to overlap). A row sees the keys of its own
+   sequence (and, if causal, up to itself). So sequences need no alignment, and many short ones cost what their rows cost.
+   A warpgroup has 64 rows. Taking turns at issuing products, as the fast attention does, loses 20 % here. Each step's P V
+   starts from zero and is added to the output in fp32: the tensor cores cut sums off.
+   Units block, block + blocks, ..: heads fastest; if causal the longest rows first. Shared memory: Q and a ring of five
+   tiles of K and V by turns, 32 KB each. Limiter: 768 clocks of wgmma for 64 rows x 64 keys, and the exponentials. */
 #pragma once
 
 #include "common/exp2.cuh"
@@ -17,8 +17,8 @@ namespace exact90 {
 
 constexpr int KEYS = 64;  // of a step, half a tile
 constexpr int TILE_BYTES = 4 * IMAGE;  // 128 rows of a head, hi and lo
-constexpr int S_Q = S_RING, S_K = S_Q + Q_SLOTS * TILE_BYTES, S_V = S_K + KV_SLOTS * TILE_BYTES;
-static_assert(S_V + KV_SLOTS * TILE_BYTES <= S_RING + RING_BYTES, "fits");
+constexpr int S_Q = S_RING, S_KV = S_Q + TILE_BYTES;
+static_assert(S_KV + KV_SLOTS * TILE_BYTES <= S_RING + RING_BYTES, "fits");
 constexpr int P_EXPONENT = 13;  // probabilities are at most 2^13 times as large as they should be: fp16 holds them well
 
 struct AttentionUnit {
@@ -36,33 +36,34 @@ struct AttentionUnit {
   }
 };
 
-struct AttentionRings {
-  Ring<Q_SLOTS> q;
-  Ring<KV_SLOTS> k, v;
-};
+using KvRing = Ring<KV_SLOTS>;
 
 // By one thread.
 __device__ __forceinline__ void feed_attention(uint32_t shared, const ExactArgs& args) {
   const Memory memory(args);
-  AttentionRings at;
+  Ring<1> q;
+  KvRing at;
   const int units = memory.rows / ROW_TILE * HEADS;
-  const auto bring = [&](uint32_t to, uint32_t barriers, int slots, int stage, uint32_t parity, const unsigned char* from) {
-    wait_for(barriers + 8 * (slots + stage), parity ^ 1);
-    mbarrier_expect(barriers + 8 * stage, TILE_BYTES);
-    bulk_load(to + stage * TILE_BYTES, from, TILE_BYTES, barriers + 8 * stage);
+  const auto bring = [&](uint32_t to, uint32_t full, uint32_t empty, uint32_t parity, const unsigned char* from) {
+    wait_for(empty, parity ^ 1);
+    mbarrier_expect(full, TILE_BYTES);
+    bulk_load(to, from, TILE_BYTES, full);
+  };
+  const auto bring_next = [&](const unsigned char* from) {
+    const uint32_t full = shared + BAR_KV + 8 * at.stage;
+    bring(shared + S_KV + at.stage * TILE_BYTES, full, full + 8 * KV_SLOTS, at.parity, from);
+    at.advance();
   };
   const size_t step = activation_at(QKV / 64, ROW_TILE, 0, 0);
   for (int unit = blockIdx.x; unit < units; unit += gridDim.x) {
     const AttentionUnit u(args, memory, unit);
-    bring(shared + S_Q, shared + BAR_Q, Q_SLOTS, at.q.stage, at.q.parity, memory.wide() + activation_at(QKV / 64, u.row, u.head, 0));
-    at.q.advance();
+    bring(shared + S_Q, shared + BAR_Q, shared + BAR_Q + 8, q.parity, memory.wide() + activation_at(QKV / 64, u.row, u.head, 0));
+    q.advance();
     const unsigned char* from = memory.wide() + u.first_tile * step + activation_at(QKV / 64, 0, HEADS + u.head, 0);
 #pragma unroll 1
     for (int i = 0; i < u.tiles; i++, from += step) {
-      bring(shared + S_K, shared + BAR_K, KV_SLOTS, at.k.stage, at.k.parity, from);
-      at.k.advance();
-      bring(shared + S_V, shared + BAR_V, KV_SLOTS, at.v.stage, at.v.parity, from + activation_at(QKV / 64, 0, HEADS, 0));
-      at.v.advance();
+      bring_next(from);
+      bring_next(from + activation_at(QKV / 64, 0, HEADS, 0));
     }
   }
 }
@@ -140,12 +141,18 @@ struct AttentionConsumer {
 /* `inverse_scale` of Q, K and V. The result has V's scale. */
 __device__ __forceinline__ void attention(uint32_t shared, const ExactArgs& args, float inverse_scale) {
   const Memory memory(args);
-  AttentionRings at;
+  Ring<1> q_ring;
+  KvRing k, v;  // K and V take places by turns
+  v.advance();
+  const auto next = [](KvRing& ring) { ring.advance(), ring.advance(); };
+  const auto full = [&](const KvRing& ring) { return shared + BAR_KV + 8 * ring.stage; };
+  const auto release = [&](KvRing& ring) {
+    if (thread_index() % 128 == 0) mbarrier_arrive(full(ring) + 8 * KV_SLOTS);
+    next(ring);
+  };
   const int thread = thread_index(), warp = thread / 32, lane = thread % 32, group = warp / 4;
-  const bool releases = thread % 128 == 0;
   const float c = 0.125f * 1.44269504089f * inverse_scale * inverse_scale;
   const int units = memory.rows / ROW_TILE * HEADS;
-  if (group == 1 && static_cast<int>(blockIdx.x) < units) named_barrier_arrive(TURN_BARRIER, CONSUMERS);  // group 0 begins
   for (int unit = blockIdx.x; unit < units; unit += gridDim.x) {
     const AttentionUnit u(args, memory, unit);
     const int first_row = u.row + 64 * group;
@@ -162,18 +169,15 @@ __device__ __forceinline__ void attention(uint32_t shared, const ExactArgs& args
     for (int i = 0; i < KEYS / 2; i++) x.s[i] = 0.f;
 #pragma unroll
     for (int r = 0; r < 2; r++) x.highest[r] = -INFINITY, x.sum[r] = 0.f;
-    const uint32_t q = shared + S_Q + at.q.stage * TILE_BYTES + group * IMAGE;
-    wait_for(shared + BAR_Q + 8 * at.q.stage, at.q.parity);
-    wait_for(shared + BAR_K + 8 * at.k.stage, at.k.parity);
-    x.issue_scores(q, shared + S_K + at.k.stage * TILE_BYTES);
+    const uint32_t q = shared + S_Q + group * IMAGE;
+    wait_for(shared + BAR_Q, q_ring.parity);
+    q_ring.advance();
+    wait_for(full(k), k.parity);
+    x.issue_scores(q, shared + S_KV + k.stage * TILE_BYTES);
     wgmma_wait<0>();
     const int key_end = (u.first_tile + u.tiles) * ROW_TILE;
 #pragma unroll 1
     for (int key = u.first_tile * ROW_TILE, half = 0;; key += KEYS, half ^= 1) {
-      if (half) {
-        if (releases) mbarrier_arrive(shared + BAR_K + 8 * (KV_SLOTS + at.k.stage));
-        at.k.advance();
-      }
       if (key < all_begin || key + KEYS > all_end) {
         const int lane = thread_index() % 32, row = first_row + warp % 4 * 16 + lane / 4, left = key + lane % 4 * 2;
         const int begin[2] = {begins(row) - left, begins(row + 8) - left}, end[2] = {ends(row) - left, ends(row + 8) - left};
@@ -182,26 +186,21 @@ __device__ __forceinline__ void attention(uint32_t shared, const ExactArgs& args
       float rescale[2];
       x.probabilities(c, rescale);
       const bool more = key + KEYS < key_end;
-      named_barrier_sync(TURN_BARRIER + group, CONSUMERS);
       if (more) {
-        if (half) wait_for(shared + BAR_K + 8 * at.k.stage, at.k.parity);
-        x.issue_scores(q, shared + S_K + at.k.stage * TILE_BYTES + (half ^ 1) * IMAGE);
+        if (half) wait_for(full(k), k.parity);
+        x.issue_scores(q, shared + S_KV + k.stage * TILE_BYTES + (half ^ 1) * IMAGE);
       }
-      if (!half) wait_for(shared + BAR_V + 8 * at.v.stage, at.v.parity);
-      x.issue_output(shared + S_V + at.v.stage * TILE_BYTES + half * IMAGE);
+      if (!half) wait_for(full(v), v.parity);
+      x.issue_output(shared + S_KV + v.stage * TILE_BYTES + half * IMAGE);
       wgmma_wait<1>();
-      named_barrier_arrive(TURN_BARRIER + (group ^ 1), CONSUMERS);
+      if (!half) release(k);  // its second half was just multiplied
       wgmma_wait<0>();
-      if (half) {
-        if (releases) mbarrier_arrive(shared + BAR_V + 8 * (KV_SLOTS + at.v.stage));
-        at.v.advance();
-      }
+      if (half) release(v);
 #pragma unroll
       for (int j = 0; j < 32; j++) x.total[j] = fmaf(x.total[j], rescale[j >> 1 & 1], x.o[j]);
       if (!more) break;
     }
-    if (releases) mbarrier_arrive(shared + BAR_Q + 8 * (Q_SLOTS + at.q.stage));
-    at.q.advance();
+    if (thread_index() % 128 == 0) mbarrier_arrive(shared + BAR_Q + 8);
     const float share[2] = {1.f / quad_sum(x.sum[0]), 1.f / quad_sum(x.sum[1])};
     unsigned char* to = memory.h() + activation_at(D / 64, first_row, u.head, 0) + warp % 4 * BOX_BYTES;
     store_split(shared + S_BOX + warp * BOX_BYTES, to, to + 2 * IMAGE, lane, [&](int i, float(&v)[4]) {
@@ -209,7 +208,6 @@ __device__ __forceinline__ void attention(uint32_t shared, const ExactArgs& args
       for (int j = 0; j < 4; j++) v[j] = x.total[4 * i + j] * share[j >> 1];
     });
   }
-  if (group == 0 && static_cast<int>(blockIdx.x) < units) named_barrier_sync(TURN_BARRIER, CONSUMERS);  // the last turn, not taken
 }
 
 }  // namespace exact90

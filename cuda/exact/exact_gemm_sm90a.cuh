@@ -222,13 +222,22 @@ __device__ __forceinline__ void product_to_parts(Ring<F::SLOTS>& at, uint32_t sh
       const int row = units.row() + thread / 32 * 16 + thread % 32 / 4;
       float* to = Memory(args).partial() + (static_cast<size_t>(units.part()) * rows + row) * D + units.column() + thread % 4 * 2;
 #pragma unroll
-      for (int i = 0; i < F::BN / 8; i++) {
-        const float4 c = load_shared_4(pairs + i * 64);
-        float2 *upper = reinterpret_cast<float2*>(to + 8 * i), *lower = reinterpret_cast<float2*>(to + 8 * i + 8 * D);
-        float2 a = make_float2(0.f, 0.f), b = a;
-        if (k > 0) a = __ldcg(upper), b = __ldcg(lower);
-        __stcg(upper, make_float2(fmaf(d[4 * i], c.x, a.x), fmaf(d[4 * i + 1], c.z, a.y)));
-        __stcg(lower, make_float2(fmaf(d[4 * i + 2], c.x, b.x), fmaf(d[4 * i + 3], c.z, b.y)));
+      for (int first = 0; first < F::BN / 8; first += 8) {
+        float2 old[8][2] = {};
+        if (k > 0) {  // all asked for before one is needed
+#pragma unroll
+          for (int i = 0; i < 8; i++)
+#pragma unroll
+            for (int r = 0; r < 2; r++) old[i][r] = __ldcg(reinterpret_cast<float2*>(to + 8 * (first + i) + 8 * r * D));
+        }
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+          const float4 c = load_shared_4(pairs + (first + i) * 64);
+#pragma unroll
+          for (int r = 0; r < 2; r++)
+            __stcg(reinterpret_cast<float2*>(to + 8 * (first + i) + 8 * r * D),
+                   make_float2(fmaf(d[4 * (first + i) + 2 * r], c.x, old[i][r].x), fmaf(d[4 * (first + i) + 2 * r + 1], c.z, old[i][r].y)));
+        }
       }
     }
 }

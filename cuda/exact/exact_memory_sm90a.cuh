@@ -80,8 +80,8 @@ __device__ __forceinline__ size_t weight_at(int k_tiles, int column, int k_tile,
 // ---- the block and its shared memory
 
 constexpr int CONSUMERS = 256, THREADS = CONSUMERS + 128, WARPS = CONSUMERS / 32;
-constexpr int CONSUMER_BARRIER = 1, GROUP_BARRIER = 2;  // named barriers; the second one and its successor: a warpgroup's
-constexpr int TURN_BARRIER = 4;                         // and its successor
+// Named barriers: of the computing threads, of each of their warpgroups (2 and 3), of all between two stages.
+constexpr int CONSUMER_BARRIER = 1, GROUP_BARRIER = 2, STAGE_BARRIER = 4;
 
 // Bytes from the 1024-byte aligned start: the ring of loads, 2 KB for each warp to write images through, vectors of the
 // tile at hand for each warpgroup, a place for reductions, the top bit of the grid barrier, barriers.
@@ -91,9 +91,9 @@ constexpr int S_RING = 0, RING_BYTES = 204800, S_BOX = S_RING + RING_BYTES, BOX_
 static_assert(SHARED_BYTES <= 232448, "shared memory of one block");
 
 // A full and an empty barrier for each place of each kind of ring.
-constexpr int WIDE_SLOTS = 5, NARROW_SLOTS = 8, KV_SLOTS = 2, Q_SLOTS = 2;
+constexpr int WIDE_SLOTS = 5, NARROW_SLOTS = 8, KV_SLOTS = 5;
 constexpr int BAR_WIDE = S_BARRIERS, BAR_NARROW = BAR_WIDE + 16 * WIDE_SLOTS, BAR_Q = BAR_NARROW + 16 * NARROW_SLOTS,
-              BAR_K = BAR_Q + 16 * Q_SLOTS, BAR_V = BAR_K + 16 * KV_SLOTS, BAR_END = BAR_V + 16 * KV_SLOTS;
+              BAR_KV = BAR_Q + 16, BAR_END = BAR_KV + 16 * KV_SLOTS;
 static_assert(BAR_END <= S_BARRIERS + 512, "room for barriers");
 
 extern __shared__ unsigned char dynamic_shared[];

@@ -34,13 +34,13 @@ __device__ __forceinline__ bool splits_late(int busy) { return busy + 24 <= stat
 // All threads of the block: 384, of which the first of the computing ones speaks for the block.
 __device__ __forceinline__ void meet(const ExactArgs& args, uint32_t shared) {
   fence_async_global();  // what was stored will be read by the copy engine
-  named_barrier_sync(7, THREADS);
+  named_barrier_sync(STAGE_BARRIER, THREADS);
   if (thread_index() == 0) {
     GridBarrier grid(args.memory, load_shared_word(shared + S_TOP));
     grid.meet();
     store_shared_word(shared + S_TOP, grid.top);
   }
-  named_barrier_sync(7, THREADS);
+  named_barrier_sync(STAGE_BARRIER, THREADS);
   fence_async_global();
 }
 
@@ -134,9 +134,8 @@ __device__ __forceinline__ void init_barriers(uint32_t shared) {
   };
   init(BAR_WIDE, WIDE_SLOTS);
   init(BAR_NARROW, NARROW_SLOTS);
-  init(BAR_Q, Q_SLOTS);
-  init(BAR_K, KV_SLOTS);
-  init(BAR_V, KV_SLOTS);
+  init(BAR_Q, 1);
+  init(BAR_KV, KV_SLOTS);
   fence_mbarrier_init();
 }
 
@@ -144,12 +143,14 @@ __device__ __forceinline__ void init_barriers(uint32_t shared) {
 
 extern "C" __global__ void __launch_bounds__(exact90::THREADS, 1) exact(const ExactArgs args) {
   using namespace exact90;
-  pdl_wait();
-  if (args.phases & EXACT_FORWARD && !must_rescue(args.alarms, args.rule)) {
+  if (!args.settled) pdl_wait();
+  bool raised;
+  if (args.phases & EXACT_FORWARD && !must_rescue(args.alarms, args.rule, raised)) {
     // Without alarms the fast result stands, too: no matter who reads them before or after this.
-    if (!args.keep_alarms && blockIdx.x == 0 && threadIdx.x < ALARMS && args.alarms[threadIdx.x] != 0) args.alarms[threadIdx.x] = 0;
+    if (raised && !args.keep_alarms && blockIdx.x == 0 && threadIdx.x < ALARMS) args.alarms[threadIdx.x] = 0;
     return;
   }
+  if (args.settled) pdl_wait();
   const uint32_t shared = (smem_address(dynamic_shared) + 1023) & ~1023u;
   float* from_shared = reinterpret_cast<float*>(dynamic_shared + (shared - smem_address(dynamic_shared)));
   float* reduce = from_shared + S_REDUCE / 4;

@@ -124,10 +124,13 @@ template <class Arch>
 __device__ __forceinline__ void exact_block(const ExactArgs& args) {
   extern __shared__ uint4 shared[];
   const auto clear_alarms = [&] {
-    if (!args.keep_alarms && blockIdx.x == 0 && threadIdx.x < ALARMS && args.alarms[threadIdx.x] != 0)
-      args.alarms[threadIdx.x] = 0;
+    if (!args.keep_alarms && blockIdx.x == 0 && threadIdx.x < ALARMS) args.alarms[threadIdx.x] = 0;
   };
-  if (!must_rescue(args.alarms, args.rule)) return clear_alarms();  // fewer alarms never turn another block's mind
+  bool raised;
+  if (!must_rescue(args.alarms, args.rule, raised)) {
+    if (raised) clear_alarms();  // fewer alarms never turn another block's mind
+    return;
+  }
   const ExactMemory memory(args.memory, args.rows);
   GridBarrier barrier(args.memory);
   if (args.phases & EXACT_CAST) {

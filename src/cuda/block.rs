@@ -134,7 +134,12 @@ pub fn forward(device: &Device, shape: Shape, buffers: &Buffers, maps: &mut Maps
             let plan = portable::plan::forward(device.arch, device.sms, shape);
             (portable::block::steps(kernels, &plan, buffers), Edge::Full)
         }
-        Kernels::Hopper(kernels) => (hopper::block::forward(kernels, shape, buffers, maps)?, Edge::Programmatic),
+        Kernels::Hopper(kernels) => {
+            // Alarms that no kernel after the last but one raises can be read while the last one works.
+            let settled = shape.prepared || shape.rows() > hopper::plan::DIRECT_ROWS;
+            let edge = if settled { Edge::Early } else { Edge::Programmatic };
+            (hopper::block::forward(kernels, shape, buffers, maps)?, edge)
+        }
     };
     steps.push(device.kernels.exact().forward(device.sms, shape, buffers, edge));
     Ok(steps)

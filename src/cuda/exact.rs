@@ -82,10 +82,12 @@ impl Kernel {
         };
         // What is known about prepared weights stays true for the next call.
         let keep_alarms = u32::from(shape.prepared);
+        let settled = u32::from(edge == Edge::Early);
         let numbers = [
             pair(buffers.rows as u32, buffers.seq_len as u32),
             pair(u32::from(shape.causal), phases as u32),
             pair(rule, keep_alarms),
+            pair(settled, 0),
         ];
         let words = [x, output, weights, parts.exact, parts.alarms];
         Step {

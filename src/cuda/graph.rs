@@ -191,7 +191,7 @@ fn add_node(graph: sys::CUgraph, step: &Step) -> Result<sys::CUgraphNode, Error>
 fn connect(graph: sys::CUgraph, before: sys::CUgraphNode, after: sys::CUgraphNode, edge: Edge) -> Result<(), Error> {
     // SAFETY: an edge is plain numbers; all zero is a full dependency.
     let mut data: sys::CUgraphEdgeData = unsafe { std::mem::zeroed() };
-    if edge == Edge::Programmatic {
+    if edge != Edge::Full {
         data.from_port = sys::CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC as u8;
         data.type_ = sys::CUgraphDependencyType_enum::CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC as u8;
     }

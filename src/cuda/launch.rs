@@ -72,6 +72,9 @@ pub enum Edge {
     Full,
     /// When every block of the step before has allowed it or ended (griddepcontrol); the kernel itself waits for the data.
     Programmatic,
+    /// As `Programmatic` in a graph, the end of which waits for every kernel; in a stream as `Full`. For a last kernel that may end without having waited
+    /// for the step before.
+    Early,
 }
 
 /// One launch: a kernel, its grid and its arguments.
