@@ -11,7 +11,7 @@ __device__ __forceinline__ small::Vectors vectors_of(const float* w) {
   return {w + GAMMA1, w + B_QKV, w + B_ATTN, w + GAMMA2, w + B_FC, w + B_PROJ};
 }
 
-// src/cuda/hopper/plan.rs and src/cuda/workspace.rs have these numbers too.
+// src/cuda/hopper/plan/few.rs and src/cuda/workspace.rs have these numbers too.
 template <int MT, class W>
 constexpr size_t SHARED = sizeof(small::Shared<MT, W>);
 static_assert(SHARED<1, small::Fp32Weights> == 190208 && SHARED<1, small::PackedWeights> == 171392);
