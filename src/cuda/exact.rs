@@ -1,5 +1,6 @@
 //! The exact kernel: the whole block at nearly fp32's accuracy in one resident launch, with the same arguments on every architecture. It is the call
-//! itself in precision exact. In the others it comes last and looks at the alarms: usually it ends at once, else it computes output again.
+//! itself in precision exact. In the others it comes last and looks at the alarms: usually it ends at once, else it computes output again. Where the
+//! host knows that there are no alarms it does not come at all.
 
 use super::arch::Arch;
 use super::block::{Buffers, Shape};

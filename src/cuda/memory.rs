@@ -1,5 +1,7 @@
-//! Device memory that this library owns, and the copies between it and the caller's.
+//! Memory that this library owns, and the copies between it and the caller's.
 
+use std::ffi::c_void;
+use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cudarc::driver::sys;
@@ -68,6 +70,53 @@ impl Drop for Buffer {
         let _ = self.device.run(|| {
             // SAFETY: allocated above and not freed since.
             check("cuMemFree", unsafe { sys::cuMemFree_v2(self.address) })
+        });
+    }
+}
+
+/// Memory of the host that the device copies to while nobody waits.
+pub struct Pinned {
+    device: &'static Device,
+    address: *mut c_void,
+    bytes: usize,
+}
+
+// SAFETY: plain memory, which any thread may read.
+unsafe impl Send for Pinned {}
+
+impl Pinned {
+    /// Allocates; the device's context is current.
+    pub fn new(device: &'static Device, what: &'static str, bytes: usize) -> Result<Self, Error> {
+        let mut address = ptr::null_mut();
+        // SAFETY: writes one address.
+        match unsafe { sys::cuMemHostAlloc(&mut address, bytes, 0) } {
+            sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => Err(Error::OutOfMemory { what, bytes }),
+            result => check("cuMemHostAlloc", result).map(|()| Self { device, address, bytes }),
+        }
+    }
+
+    /// Enqueues a copy of as many bytes from device memory.
+    pub fn copy(&self, from: u64, stream: Stream) -> Result<(), Error> {
+        // SAFETY: both are that long, and this is freed after the block's work.
+        let result = unsafe { sys::cuMemcpyDtoHAsync_v2(self.address, from, self.bytes, raw(stream)) };
+        check("cuMemcpyDtoHAsync", result)
+    }
+
+    /// Whether all that the latest copy has brought is 0.
+    #[must_use]
+    pub fn is_zero(&self) -> bool {
+        let bytes = self.address.cast::<u8>();
+        // SAFETY: inside the allocation.
+        (0..self.bytes).all(|index| unsafe { bytes.add(index).read_volatile() } == 0)
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // As above.
+        let _ = self.device.run(|| {
+            // SAFETY: allocated above and not freed since.
+            check("cuMemFreeHost", unsafe { sys::cuMemFreeHost(self.address) })
         });
     }
 }

@@ -1,9 +1,11 @@
 //! The block on NVIDIA GPUs: hand-written kernels behind the driver API.
 
+pub mod alarms;
 pub mod arch;
 pub mod block;
 pub mod device;
 pub mod driver;
+pub mod event;
 pub mod exact;
 pub mod graph;
 pub mod hopper;

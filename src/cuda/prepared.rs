@@ -1,22 +1,25 @@
 //! A block whose weights are cast once: what a handle is on a GPU.
 
-use std::ptr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys;
 
-use super::block::{Buffers, Shape, prepare};
+use super::alarms::Alarms;
+use super::block::{self, Buffers, Shape, prepare};
 use super::device::Device;
 use super::driver::{Driver, check};
+use super::event::Event;
 use super::graph::{Graphs, run_plainly, run_steps};
 use super::launch::raw;
 use super::memory::{Buffer, copy_in, fill, staged, wait};
 use super::pointer::{Place, common_place};
+use super::tensor_map::Maps;
 use super::workspace::{ALARMS_BYTES, Purpose, Workspace, vectors};
 use crate::dims::D;
 use crate::error::Error;
 use crate::host;
 use crate::options::{BlockOptions, Stream};
+use crate::precision::SolvePrecision;
 use crate::span::{Span, Tokens};
 
 /// Prepared weights and the memory for `options.max_tokens` rows, all on one device.
@@ -35,11 +38,9 @@ struct Order {
     /// The driver's never reused number of the latest call's stream.
     stream: Option<u64>,
     graphs: Graphs,
+    /// Of the weights that the next call finds.
+    alarms: Alarms,
 }
-
-struct Event(sys::CUevent);
-// SAFETY: an event may be used from any thread.
-unsafe impl Send for Event {}
 
 impl Prepared {
     /// Prepares the weights on their device, or on the one that the options name.
@@ -57,11 +58,8 @@ impl Prepared {
         device.run(|| {
             let workspace = Workspace::new(device, options.max_tokens, Purpose::Prepared(options.precision))?;
             let scratch = Buffer::new(device, "scratch for x and output", options.max_tokens * D * size_of::<f32>())?;
-            let mut done = ptr::null_mut();
-            let flags = sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32;
-            // SAFETY: writes one event.
-            check("cuEventCreate", unsafe { sys::cuEventCreate(&mut done, flags) })?;
-            let order = Mutex::new(Order { done: Event(done), stream: None, graphs: Graphs::default() });
+            let (done, alarms) = (Event::new(device)?, Alarms::new(device)?);
+            let order = Mutex::new(Order { done, stream: None, graphs: Graphs::default(), alarms });
             let prepared = Self { device, options, workspace, scratch, order };
             prepared.update(weights, Stream::LEGACY)?;
             wait(Stream::LEGACY)?;
@@ -76,7 +74,8 @@ impl Prepared {
             host::check(weights, "readable")?;
         }
         self.device.run(|| {
-            self.in_order(stream, on_host, |stream, _| {
+            self.in_order(stream, on_host, |stream, order, captured| {
+                order.alarms.forget(captured);
                 let mut source = *weights;
                 let copy;
                 if on_host {
@@ -89,12 +88,13 @@ impl Prepared {
                 fill(parts.alarms, 0, ALARMS_BYTES, stream)?;
                 let buffers = Buffers::of_weights(source.address as u64, parts);
                 // SAFETY: the weights were checked for their length, a preparation touches nothing of x and output.
-                unsafe { run_steps(&prepare(self.device, self.shape(0, 0), &buffers)?, stream) }?;
+                unsafe { run_steps(&prepare(self.device, self.shape(0, 0, false), &buffers)?, stream) }?;
                 if parts.vectors != 0 {
                     // gamma1 and beta1 are the first of the weights.
                     let layernorm1 = Span { bytes: 2 * D * size_of::<f32>(), ..source };
                     copy_in(parts.vectors + 4 * vectors::GAMMA1 as u64, &layernorm1, stream)?;
                 }
+                order.alarms.copy(parts.alarms, stream)?;
                 if on_host { wait(stream) } else { Ok(()) }
             })
         })
@@ -108,17 +108,20 @@ impl Prepared {
             host::check(&tokens.output, "writable")?;
         }
         tokens.check_overlap(None)?;
-        let (shape, parts) = (self.shape(tokens.batch, tokens.seq_len), self.workspace.parts());
+        let parts = self.workspace.parts();
         self.device
             .run(|| {
-                self.in_order(stream, on_host, |stream, graphs| {
+                self.in_order(stream, on_host, |stream, order, captured| {
+                    // A captured graph may be launched on any later weights.
+                    let shape = self.shape(tokens.batch, tokens.seq_len, captured || !order.alarms.are_quiet());
                     staged(tokens, on_host, self.scratch.address(), stream, |x, output| {
                         let buffers = Buffers::new(x, output, 0, &shape, parts);
                         // SAFETY: the caller's spans were checked for their length, the rows are at most max_tokens.
                         unsafe {
-                            match graphs {
-                                Some(graphs) => graphs.run(self.device, shape, &buffers, stream),
-                                None => run_plainly(self.device, shape, &buffers, stream),
+                            if captured {
+                                run_plainly(self.device, shape, &buffers, stream)
+                            } else {
+                                order.graphs.run(self.device, shape, &buffers, stream)
                             }
                         }
                     })?;
@@ -132,9 +135,24 @@ impl Prepared {
             })
     }
 
-    fn shape(&self, batch: usize, seq_len: usize) -> Shape {
+    /// Launches that a forward would make now, uncaptured.
+    pub fn launches(&self, batch: usize, seq_len: usize) -> Result<usize, Error> {
+        self.device.run(|| {
+            let shape = self.shape(batch, seq_len, !self.order().alarms.are_quiet());
+            let (x, parts) = (self.scratch.address(), self.workspace.parts());
+            let buffers = Buffers::new(x, x, 0, &shape, parts);
+            Ok(block::forward(self.device, shape, &buffers, &mut Maps::default())?.len())
+        })
+    }
+
+    fn shape(&self, batch: usize, seq_len: usize, guarded: bool) -> Shape {
         let BlockOptions { causal, precision, .. } = self.options;
-        Shape { batch, seq_len, causal, prepared: true, precision }
+        let guarded = guarded && precision != SolvePrecision::Exact;
+        Shape { batch, seq_len, causal, prepared: true, precision, guarded }
+    }
+
+    fn order(&self) -> MutexGuard<'_, Order> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The options that it was created with.
@@ -156,31 +174,30 @@ impl Prepared {
         }
     }
 
-    /// Runs `enqueue` behind the block's latest call. Into a capturing stream it goes as it is, without graphs of ours: a graph's launches are
-    /// ordered by its owner.
+    /// Runs `enqueue` behind the block's latest call. Into a capturing stream, of which it is told, it goes as it is, without graphs of ours: a graph's
+    /// launches are ordered by its owner.
     fn in_order(
         &self,
         stream: Stream,
         waits: bool,
-        enqueue: impl FnOnce(Stream, Option<&mut Graphs>) -> Result<(), Error>,
+        enqueue: impl FnOnce(Stream, &mut Order, bool) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut order = self.order();
         if is_capturing(stream)? {
             if waits {
                 return Err(Error::Unsupported("host memory cannot be captured into a graph".into()));
             }
-            return enqueue(stream, None);
+            return enqueue(stream, &mut order, true);
         }
         let mut number = 0;
         // SAFETY: writes one number.
         check("cuStreamGetId", unsafe { sys::cuStreamGetId(raw(stream), &mut number) })?;
         if order.stream.is_some_and(|latest| latest != number) {
-            // SAFETY: the event lives as long as the block.
-            check("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(raw(stream), order.done.0, 0) })?;
+            order.done.precede(stream)?;
         }
-        let outcome = enqueue(stream, Some(&mut order.graphs));
-        // SAFETY: as above. Recorded after a failure too: part of the work may be running.
-        let recorded = check("cuEventRecord", unsafe { sys::cuEventRecord(order.done.0, raw(stream)) });
+        let outcome = enqueue(stream, &mut order, false);
+        // After a failure too: part of the work may be running.
+        let recorded = order.done.record(stream);
         order.stream = Some(number);
         outcome.and(recorded)
     }
@@ -190,13 +207,7 @@ impl Drop for Prepared {
     fn drop(&mut self) {
         let order = self.order.get_mut().unwrap_or_else(PoisonError::into_inner);
         // On a lost device there is nothing to wait for.
-        let _ = self.device.run(|| {
-            // SAFETY: created with the block and used by nobody after this.
-            unsafe {
-                check("cuEventSynchronize", sys::cuEventSynchronize(order.done.0))?;
-                check("cuEventDestroy", sys::cuEventDestroy_v2(order.done.0))
-            }
-        });
+        let _ = self.device.run(|| order.done.wait());
     }
 }
 

@@ -81,7 +81,8 @@ impl Solver {
         on_host: bool,
     ) -> Result<(), Error> {
         let stream = Stream::LEGACY;
-        let shape = Shape { batch: tokens.batch, seq_len: tokens.seq_len, causal: false, prepared: false, precision };
+        let (batch, seq_len, guarded) = (tokens.batch, tokens.seq_len, precision != SolvePrecision::Exact);
+        let shape = Shape { batch, seq_len, causal: false, prepared: false, precision, guarded };
         let parts = self.workspace_for(device, shape.rows())?.parts();
         let scratch = if on_host || tokens.is_misaligned() {
             Buffer::at_least(&mut self.scratch, device, "scratch for x and output", tokens.x.bytes)?

@@ -53,7 +53,7 @@ pub fn stages(arch: Arch) {
     let host_weights = weights(90);
     for (index, (batch, seq_len)) in SHAPES.into_iter().enumerate() {
         let precision = SolvePrecision::Fast;
-        let shape = Shape { batch, seq_len, causal: index % 3 == 1, prepared: false, precision };
+        let shape = Shape { batch, seq_len, causal: index % 3 == 1, prepared: false, precision, guarded: true };
         // Weights in every alignment of a float.
         let weights = Memory::new(super::rig::Kind::Device, WEIGHTS_LEN, 4 * (index % 4)).with(&host_weights);
         check(arch, shape, &weights, &host_weights, |device, buffers| {
@@ -68,7 +68,8 @@ pub fn hopper_forms(arch: Arch) {
     let host_weights = weights(91);
     let weights = Memory::of(&host_weights);
     let run = |seq_len: usize, causal: bool, form: &dyn Fn(Shape, &Launch) -> Option<Launch>| {
-        let shape = Shape { batch: 1, seq_len, causal, prepared: false, precision: SolvePrecision::Fast };
+        let precision = SolvePrecision::Fast;
+        let shape = Shape { batch: 1, seq_len, causal, prepared: false, precision, guarded: true };
         check(arch, shape, &weights, &host_weights, |_, buffers| {
             let mut launches = forward(kernels.chip, shape, true);
             for launch in &mut launches {

@@ -65,6 +65,8 @@ fn main() -> std::process::ExitCode {
         push("precision::every_alarm", precision::every_alarm);
         push("precision::blocks", precision::blocks);
         push("precision::update", precision::update);
+        push("precision::update_at_once", precision::update_at_once);
+        push("precision::update_in_graphs", precision::update_in_graphs);
         push("precision::at_the_same_time", precision::at_the_same_time);
         push("precision::long_sequence", precision::long_sequence);
     }

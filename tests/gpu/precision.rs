@@ -1,8 +1,10 @@
 //! Fast, exact and auto on weights as usual and on others: exact against float64, the others against exact to the bit where it must have taken
 //! their place, and that it leaves no trace. The expectations of who is taken over are the rules of cuda/exact/exact.cuh.
 
-use std::thread;
+use std::collections::HashMap;
+use std::{ptr, thread};
 
+use cudarc::driver::sys;
 use solve::cuda::arch::Arch;
 use solve::cuda::prepared::Prepared;
 use solve::cuda::solve::solve_in_place;
@@ -14,7 +16,7 @@ use solve::weights::{PARAMS, W_FC, W_QKV};
 
 use super::common::{Random, check_block, reference, weights, worst};
 use super::oracle;
-use super::rig::{Memory, OwnStream, device, enter};
+use super::rig::{Memory, OwnStream, device, enter, ok};
 
 /// Weights, and whether fast and auto are computed again on them.
 struct Kind {
@@ -218,6 +220,8 @@ fn forward(block: &Prepared, x: &[f32], batch: usize) -> Vec<f32> {
 
 /// The handle in every precision, causal or not, on several sequences.
 pub fn blocks(arch: Arch) {
+    // Launches for so many rows with weights as usual, which come first.
+    let mut bare = HashMap::new();
     for (index, kind) in KINDS.iter().enumerate() {
         let (host_weights, causal) = (weights_of(kind, 85), index % 2 == 0);
         let weights = Memory::of(&host_weights);
@@ -231,6 +235,13 @@ pub fn blocks(arch: Arch) {
             assert!(got.iter().all(|value| value.is_finite()), "fast is not finite: {what}");
             assert_eq!(got == wanted, kind.fast, "fast was computed again: {what}");
             assert_eq!(forward(&auto, &x, batch) == wanted, kind.auto, "auto was computed again: {what}");
+        }
+        // Only where something is unusual does the exact kernel come behind the fast ones.
+        for rows in [1, 200, 400] {
+            let [fast, exact, auto] = [&fast, &exact, &auto].map(|block| block.launches(1, rows).expect("launches"));
+            let guards = usize::from(index != 0);
+            let bare = *bare.entry(rows).or_insert(fast);
+            assert_eq!([fast, exact, auto], [bare + guards, 1, bare + guards], "{}, {rows} rows", kind.name);
         }
         // What a block of few rows does without is not missed.
         let small = [Fast, Exact, Auto].map(|precision| prepared(arch, &weights, precision, causal, 20));
@@ -256,6 +267,105 @@ pub fn update(arch: Arch) {
             assert!(forward(&block, &x, 1) == wanted, "{precision:?} with unusual weights again");
             block.update(&span(&usual), Stream::LEGACY).expect("update");
             assert!(forward(&block, &x, 1) == before, "{precision:?} with usual weights again");
+        }
+    }
+}
+
+/// The same without ever waiting, so that the host does not know which weights a call will find.
+pub fn update_at_once(arch: Arch) {
+    let kinds = [&KINDS[0], &KINDS[3]].map(|kind| Memory::of(&weights_of(kind, 91)));
+    for rows in [20, 150, 600] {
+        let x = Random::new(91).uniforms(rows * D);
+        for precision in [Fast, Auto] {
+            let wanted = [precision, Exact]
+                .into_iter()
+                .zip(&kinds)
+                .map(|(precision, weights)| forward(&prepared(arch, weights, precision, false, rows), &x, 1));
+            let wanted: Vec<_> = wanted.collect();
+            let block = prepared(arch, &kinds[0], precision, false, rows);
+            let x_there = Memory::of(&x);
+            let pairs: Vec<_> = (0..12).map(|_| (Memory::poisoned(x.len()), Memory::of(&x))).collect();
+            for (time, (output, in_place)) in pairs.iter().enumerate() {
+                // Twice each, so that the second of a kind may find that the host knows.
+                if time.is_multiple_of(2) {
+                    block.update(&span(&kinds[time / 2 % 2]), Stream::LEGACY).expect("update");
+                }
+                block.forward(&tokens(&x_there, output, 1, rows), Stream::LEGACY).expect("forward");
+                block.forward(&tokens(in_place, in_place, 1, rows), Stream::LEGACY).expect("in place");
+            }
+            for (time, (output, in_place)) in pairs.iter().enumerate() {
+                let wanted = &wanted[time / 2 % 2];
+                let right = output.read() == *wanted && in_place.read() == *wanted;
+                assert!(right, "call {time} on {rows} rows in {precision:?}");
+            }
+        }
+    }
+}
+
+/// Forwards and updates in the caller's own graphs: what the host knew when they were captured need not hold when they run.
+pub fn update_in_graphs(arch: Arch) {
+    const ROWS: usize = 150;
+    let kinds = [&KINDS[0], &KINDS[3]].map(|kind| Memory::of(&weights_of(kind, 92)));
+    let x = Random::new(92).uniforms(ROWS * D);
+    let wanted =
+        [(Fast, &kinds[0]), (Exact, &kinds[1])].map(|(p, kind)| forward(&prepared(arch, kind, p, false, ROWS), &x, 1));
+    let block = prepared(arch, &kinds[0], Fast, false, ROWS);
+    let bare = block.launches(1, ROWS).expect("launches");
+    let (x_there, output, own) = (Memory::of(&x), Memory::poisoned(x.len()), OwnStream::new());
+    let stream = Stream::from_address(own.0.addr());
+    let forward_there = || block.forward(&tokens(&x_there, &output, 1, ROWS), stream).expect("forward");
+    let captured = captured(&own, forward_there);
+    for index in [1, 0, 1] {
+        block.update(&span(&kinds[index]), stream).expect("update");
+        captured.launch(&own);
+        assert!(
+            output.read() == wanted[index],
+            "a captured forward on {}",
+            ["usual weights", "unusual weights"][index]
+        );
+    }
+    let unusual = self::captured(&own, || block.update(&span(&kinds[1]), stream).expect("update"));
+    block.update(&span(&kinds[0]), stream).expect("update");
+    forward_there();
+    assert!(output.read() == wanted[0], "after an update that was only captured");
+    assert_eq!(block.launches(1, ROWS).expect("launches"), bare + 1, "the captured update may come at any time");
+    unusual.launch(&own);
+    forward_there();
+    assert!(output.read() == wanted[1], "after a captured update");
+}
+
+/// A graph of the caller's.
+struct Captured {
+    graph: sys::CUgraph,
+    executable: sys::CUgraphExec,
+}
+
+fn captured(stream: &OwnStream, enqueue: impl FnOnce()) -> Captured {
+    let mut captured = Captured { graph: ptr::null_mut(), executable: ptr::null_mut() };
+    // SAFETY: one capture on one stream of this thread.
+    unsafe {
+        let mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_GLOBAL;
+        ok(sys::cuStreamBeginCapture_v2(stream.0, mode));
+        enqueue();
+        ok(sys::cuStreamEndCapture(stream.0, &mut captured.graph));
+        ok(sys::cuGraphInstantiateWithFlags(&mut captured.executable, captured.graph, 0));
+    }
+    captured
+}
+
+impl Captured {
+    fn launch(&self, stream: &OwnStream) {
+        // SAFETY: the graph's buffers live.
+        unsafe { ok(sys::cuGraphLaunch(self.executable, stream.0)) };
+    }
+}
+
+impl Drop for Captured {
+    fn drop(&mut self) {
+        // SAFETY: not used any more.
+        unsafe {
+            ok(sys::cuGraphExecDestroy(self.executable));
+            ok(sys::cuGraphDestroy(self.graph));
         }
     }
 }

@@ -47,7 +47,8 @@ pub fn steps(
 
 /// The steps that cast the weights. They raise no alarms: the exact kernel, which splits the same weights, does.
 pub fn prepare(kernels: &Kernels, buffers: &Buffers) -> Result<Vec<Step>, Error> {
-    let shape = Shape { batch: 0, seq_len: 0, causal: false, prepared: false, precision: SolvePrecision::Fast };
+    let precision = SolvePrecision::Fast;
+    let shape = Shape { batch: 0, seq_len: 0, causal: false, prepared: false, precision, guarded: false };
     let mut call = Call { buffers, shape, alarms: 0, row_tiles: 0, attn_early: false, maps: &mut Maps::default() };
     let wanted = |launch: &&Launch| launch.kernel == Kernel::FewPrepare || buffers.parts.packed != 0;
     plan::prepare().iter().filter(wanted).map(|launch| call.step(kernels, launch)).collect()
