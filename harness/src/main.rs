@@ -54,6 +54,7 @@ fn main() -> ExitCode {
         child::main();
     }
     guard::shield();
+    guard::heed_interrupts();
     let cli = Cli::parse();
     let outcome = match cli.command {
         None => run::run(&cli.run),

@@ -3,6 +3,9 @@
 mod common;
 
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use common::{candidate, folder, graded, skipped};
 
@@ -65,11 +68,16 @@ fn every_bad_input_has_its_exit_code_and_its_words() {
 
 /// No process has a library of this folder loaded.
 fn nothing_runs(folder: &Path) {
+    assert_eq!(running(folder), 0, "processes still run");
+}
+
+/// Processes that have a library of this folder loaded.
+fn running(folder: &Path) -> usize {
     let folder = folder.to_str().expect("a path in UTF-8");
-    for entry in std::fs::read_dir("/proc").expect("a list of processes").flatten() {
-        let maps = std::fs::read_to_string(entry.path().join("maps")).unwrap_or_default();
-        assert!(!maps.contains(folder), "{:?} still runs", entry.file_name());
-    }
+    let entries = std::fs::read_dir("/proc").expect("a list of processes").flatten();
+    entries
+        .filter(|entry| std::fs::read_to_string(entry.path().join("maps")).is_ok_and(|maps| maps.contains(folder)))
+        .count()
 }
 
 /// Daemons that outlive the candidate's process, one of which holds the grader's pipes and its channel open.
@@ -83,6 +91,38 @@ fn what_a_candidate_leaves_behind_is_ended() {
         let (got, said) = graded(&[&[daemon.as_str()], &arguments[..]].concat());
         assert_eq!(got, code, "{name}:\n{said}");
         assert!(start.elapsed().as_secs() < 30, "{name} was waited for");
+        nothing_runs(&folder);
+    }
+}
+
+/// Whoever interrupts the grader leaves neither a hanging candidate behind nor what that has started.
+#[test]
+fn an_interrupt_ends_the_candidate_and_its_daemons() {
+    let folder = folder("interrupted");
+    let library = folder.join("hang_with_daemon.so");
+    let source = "#include <unistd.h>\n\
+        void solve(const float* x, float* output, const float* weights, int seq_len) {\n\
+          if (fork() == 0 && setsid() && fork() == 0) for (;;) pause();\n\
+          for (;;) pause();\n\
+        }\n";
+    std::fs::write(folder.join("hang_with_daemon.c"), source).expect("a file for the test");
+    let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
+    cc.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(folder.join("hang_with_daemon.c"));
+    assert!(cc.status().expect("a C compiler").success());
+
+    for signal in ["INT", "TERM"] {
+        let mut grader = Command::new(env!("CARGO_BIN_EXE_harness"));
+        grader.arg(&library).args(["--device", "cpu", "--suite", "official", "--max-case", "2", "--no-timing"]);
+        let mut grader = grader.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the grader starts");
+        let start = Instant::now();
+        while running(&folder) < 3 {
+            assert!(start.elapsed().as_secs() < 60, "the candidate and its daemon did not start");
+            sleep(Duration::from_millis(20));
+        }
+        let id = grader.id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &id]).status().expect("kill").success());
+        let status = grader.wait().expect("the grader ends");
+        assert_eq!(status.code(), Some(if signal == "INT" { 130 } else { 143 }), "after SIG{signal}");
         nothing_runs(&folder);
     }
 }
