@@ -2,7 +2,10 @@
 //! gives up the rights by which root could, and whatever it started ends with it.
 
 use std::collections::HashMap;
+use std::io::Read;
+use std::os::fd::IntoRawFd;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use libc::{c_int, c_long, pid_t, sock_filter};
@@ -19,23 +22,33 @@ pub fn shield() {
     }
 }
 
-/// Whoever interrupts the grader ends the candidate, too, and whatever that started: its processes have left the terminal's group, so that
-/// the terminal does not reach them. Called before any other thread starts, so that all of them leave the signals to this one.
-pub fn heed_interrupts() {
-    // SAFETY: a set of signals is plain numbers.
-    let mut signals: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: a local; what this process starts begins with no signal blocked.
-    unsafe {
-        libc::sigemptyset(&raw mut signals);
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-            libc::sigaddset(&raw mut signals, signal);
+/// Where the handler leaves the number of the signal.
+static NOTED: AtomicI32 = AtomicI32::new(-1);
+
+extern "C" fn note(signal: c_int) {
+    let byte = signal as u8;
+    // SAFETY: write is async-signal-safe; a local.
+    unsafe { libc::write(NOTED.load(Ordering::Relaxed), (&raw const byte).cast(), 1) };
+}
+
+/// Whoever interrupts the grader ends the candidate, too, and whatever that started: those have left the terminal's
+/// group, so that the terminal does not reach them.
+pub fn heed_interrupts() -> std::io::Result<()> {
+    let (mut signals, writer) = std::io::pipe()?;
+    NOTED.store(writer.into_raw_fd(), Ordering::Relaxed);
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: a handler that only writes a byte; who ignores a signal goes on ignoring it.
+        unsafe {
+            if libc::signal(signal, note as *const () as libc::sighandler_t) == libc::SIG_IGN {
+                libc::signal(signal, libc::SIG_IGN);
+            }
         }
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signals, std::ptr::null_mut());
     }
     std::thread::spawn(move || {
-        let mut signal: c_int = 0;
-        // SAFETY: two locals.
-        unsafe { libc::sigwait(&raw const signals, &raw mut signal) };
+        let mut signal = [0u8];
+        if signals.read_exact(&mut signal).is_err() {
+            return;
+        }
         // SAFETY: no arguments.
         let own = unsafe { libc::getpid() };
         // What a process starts between two looks is found by the next.
@@ -49,8 +62,9 @@ pub fn heed_interrupts() {
             while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
             std::thread::sleep(Duration::from_millis(1));
         }
-        std::process::exit(128 + signal);
+        std::process::exit(128 + i32::from(signal[0]));
     });
+    Ok(())
 }
 
 /// Capabilities that a candidate's process keeps where it has them: reading files, locking memory, priorities.

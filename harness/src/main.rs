@@ -54,7 +54,9 @@ fn main() -> ExitCode {
         child::main();
     }
     guard::shield();
-    guard::heed_interrupts();
+    if let Err(error) = guard::heed_interrupts() {
+        eprintln!("warning: an interrupt will not end what a candidate starts: {error}");
+    }
     let cli = Cli::parse();
     let outcome = match cli.command {
         None => run::run(&cli.run),
