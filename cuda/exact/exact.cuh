@@ -34,22 +34,30 @@ extern "C" __global__ void exact(const ExactArgs args);
 
 // ---- the decision
 
+__device__ __forceinline__ bool any_raised(const unsigned* alarms) {
+  unsigned any = 0;
+  uint4 v[ALARMS / 4];
+#pragma unroll
+  for (int i = 0; i < ALARMS / 4; i++) v[i] = __ldcg(reinterpret_cast<const uint4*>(alarms) + i);  // all asked for before one is looked at
+#pragma unroll
+  for (int i = 0; i < ALARMS / 4; i++) any |= v[i].x | v[i].y | v[i].z | v[i].w;
+  return any != 0;
+}
+
 // Whether the fast result must not stand. FAST: fp16 might overflow, or lose small weights beside large values. AUTO:
 // anything is unusual, which `raised` says.
 __device__ inline bool must_rescue(const unsigned* alarms, int rule, bool& raised) {
   constexpr float HALF_MAX = 65504.f, NORM_MAX = 27.72f;  // of |x - mean| rstd in a row of 768: sqrt(767)
   raised = true;
   if (rule == RULE_EXACT) return true;
-  unsigned words[ALARMS], any = 0;  // all asked for before one is looked at
-  for (int i = 0; i < ALARMS; i += 4) {
-    const uint4 v = __ldcg(reinterpret_cast<const uint4*>(alarms + i));
-    words[i] = v.x, words[i + 1] = v.y, words[i + 2] = v.z, words[i + 3] = v.w;
-  }
-  for (int i = 0; i < ALARMS; ++i) any |= i == ALARM_TINY ? 0 : words[i];
-  const bool tiny = words[ALARM_TINY] != 0;
-  raised = any != 0 || tiny;
+  raised = any_raised(alarms);
   if (!raised) return false;
   if (rule == RULE_AUTO) return true;
+  unsigned words[ALARMS], any = 0;
+  for (int i = 0; i < ALARMS; i++) {
+    words[i] = __ldcg(alarms + i);
+    any |= i == ALARM_TINY ? 0 : words[i];
+  }
   const auto value = [&](int alarm, float usual) { return words[alarm] == 0 ? usual : __uint_as_float(words[alarm]); };
   const auto largest = [&](int matrix) { return value(ALARM_LARGEST + matrix, USUAL_WEIGHT); };
   const float gamma1 = value(ALARM_GAMMA1, USUAL_GAMMA), beta1 = value(ALARM_BETA1, USUAL_BETA);
@@ -59,7 +67,7 @@ __device__ inline bool must_rescue(const unsigned* alarms, int rule, bool& raise
                     D * largest(MATRIX_QKV) * (gamma1 + beta1) + b_qkv < HALF_MAX &&
                     D * largest(MATRIX_FC) * (gamma2 + beta2) + b_fc < HALF_MAX && largest(MATRIX_ATTN) < HALF_MAX &&
                     largest(MATRIX_PROJ) < HALF_MAX;  // false, too, where anything is not a number
-  return !fits || (tiny && any != 0);
+  return !fits || (words[ALARM_TINY] != 0 && any != 0);
 }
 
 // ---- scales
@@ -104,15 +112,17 @@ __device__ __forceinline__ float gelu_exact(float x) {
    launch, of whatever grid. Only one thread of a block calls meet(), between two barriers of the block. */
 struct GridBarrier {
   unsigned* word;
-  unsigned top;  // the bit as it is now
+  unsigned top;     // the bit as it is now
+  int rank, blocks;  // this block among those that meet
 
   // Before the block's first meeting: the bit cannot turn without it.
-  __device__ explicit GridBarrier(unsigned char* memory) : GridBarrier(memory, 0) { top = look() & TOP; }
-  __device__ GridBarrier(unsigned char* memory, unsigned top) : word(reinterpret_cast<unsigned*>(memory)), top(top) {}
+  __device__ GridBarrier(unsigned char* memory, int rank, int blocks) : GridBarrier(memory, 0, rank, blocks) { top = look() & TOP; }
+  __device__ GridBarrier(unsigned char* memory, unsigned top, int rank, int blocks)
+      : word(reinterpret_cast<unsigned*>(memory)), top(top), rank(rank), blocks(blocks) {}
 
   // What never comes ends as an error: the store faults. (A trap would cost a kernel with setmaxnreg its registers.)
   __device__ __forceinline__ void meet() {
-    const unsigned add = blockIdx.x == 0 ? TOP - (gridDim.x - 1) : 1;
+    const unsigned add = rank == 0 ? TOP - (blocks - 1) : 1;
     asm volatile("red.add.release.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(add) : "memory");  // PTX ISA 9.0, 9.7.13.8
     unsigned polls = 0;
     while ((look() & TOP) == top)

@@ -55,7 +55,7 @@ __device__ __forceinline__ void feed_attention(uint32_t shared, const ExactArgs&
     at.advance();
   };
   const size_t step = activation_at(QKV / 64, ROW_TILE, 0, 0);
-  for (int unit = blockIdx.x; unit < units; unit += gridDim.x) {
+  for (int unit = crew.rank; unit < units; unit += crew.size) {
     const AttentionUnit u(args, memory, unit);
     bring(shared + S_Q, shared + BAR_Q, shared + BAR_Q + 8, q.parity, memory.wide() + activation_at(QKV / 64, u.row, u.head, 0));
     q.advance();
@@ -153,7 +153,7 @@ __device__ __forceinline__ void attention(uint32_t shared, const ExactArgs& args
   const int thread = thread_index(), warp = thread / 32, lane = thread % 32, group = warp / 4;
   const float c = 0.125f * 1.44269504089f * inverse_scale * inverse_scale;
   const int units = memory.rows / ROW_TILE * HEADS;
-  for (int unit = blockIdx.x; unit < units; unit += gridDim.x) {
+  for (int unit = crew.rank; unit < units; unit += crew.size) {
     const AttentionUnit u(args, memory, unit);
     const int first_row = u.row + 64 * group;
     // The keys that all rows of this warpgroup see, and those of this thread's two rows.

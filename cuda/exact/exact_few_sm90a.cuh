@@ -29,7 +29,7 @@ struct FewColumns {
   float4 w[BATCH][PASSES];
   float bias;  // of the column that this thread finishes
 
-  static __device__ __forceinline__ int unit(int first, int j) { return first + j * gridDim.x; }
+  static __device__ __forceinline__ int unit(int first, int j) { return first + j * crew.size; }
 
   __device__ __forceinline__ void fetch(const float* weights, const float* biases, int width, bool aligned, int first) {
     const int thread = thread_index(), k = thread / 2, column = thread % 2 * 4;
@@ -160,10 +160,10 @@ __device__ __forceinline__ void few_attention(const float* qkv, float* att, int 
 template <int RT>
 __device__ __forceinline__ void few_rows(const ExactArgs& args, float* shared) {
   const Memory memory(args);
-  GridBarrier grid(args.memory);
+  GridBarrier grid(args.memory, crew.rank, crew.size);
   const float* weights = args.phases & EXACT_CAST ? args.weights : memory.plain();
   const bool aligned = reinterpret_cast<size_t>(weights) % 16 == 0;
-  const int rows = args.rows, block = blockIdx.x, blocks = gridDim.x;
+  const int rows = args.rows, block = crew.rank, blocks = crew.size;
   float *qkv = reinterpret_cast<float*>(memory.wide()), *x1 = memory.x1(), *f = memory.partial();
   float* sums = shared + FEW_SUMS;
   const auto meet = [&] {
@@ -221,7 +221,6 @@ __device__ __forceinline__ void few_rows(const ExactArgs& args, float* shared) {
                             [&](int row, int column, float v) { args.output[row * D + column] = load(x1 + row * D + column) + v; });
     }
   }
-  if (!args.keep_alarms && block == 0 && threadIdx.x < ALARMS) args.alarms[threadIdx.x] = 0;  // all have read them
 }
 
 }  // namespace exact90

@@ -65,12 +65,12 @@ struct Units {
   int unit, count, tiles, columns, k_blocks;
 
   __device__ __forceinline__ Units(int rows, int n, int k_tiles, int splits)
-      : unit(blockIdx.x), columns(n / F::BN), k_blocks(k_tiles / splits) {
+      : unit(crew.rank), columns(n / F::BN), k_blocks(k_tiles / splits) {
     tiles = rows / ROW_TILE * columns;
     count = tiles * splits;
   }
   __device__ __forceinline__ bool more() const { return unit < count; }
-  __device__ __forceinline__ void advance() { unit += gridDim.x; }
+  __device__ __forceinline__ void advance() { unit += crew.size; }
   __device__ __forceinline__ int part() const { return unit / tiles; }
   __device__ __forceinline__ int row() const { return unit % tiles / columns * ROW_TILE; }
   __device__ __forceinline__ int column() const { return unit % tiles % columns * F::BN; }

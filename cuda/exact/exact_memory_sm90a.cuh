@@ -79,6 +79,12 @@ __device__ __forceinline__ size_t weight_at(int k_tiles, int column, int k_tile,
 
 // ---- the block and its shared memory
 
+// The blocks that compute, of which this is one: usually the whole grid (exact_crew_sm90a.cuh).
+struct Crew {
+  int rank, size;
+};
+__shared__ Crew crew;
+
 constexpr int CONSUMERS = 256, THREADS = CONSUMERS + 128, WARPS = CONSUMERS / 32;
 // Named barriers: of the computing threads, of each of their warpgroups (2 and 3), of all between two stages.
 constexpr int CONSUMER_BARRIER = 1, GROUP_BARRIER = 2, STAGE_BARRIER = 4;

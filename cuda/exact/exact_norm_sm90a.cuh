@@ -77,8 +77,8 @@ __device__ __forceinline__ void add(float4& a, float4 b) { a.x += b.x, a.y += b.
 // kernel (C7520).
 template <class Work>
 __device__ __forceinline__ void each_row(int rows, int warp, Work work) {
-  for (int top = blockIdx.x; top < rows; top += gridDim.x * WARPS)
-    if (top + warp * static_cast<int>(gridDim.x) < rows) work(top + warp * static_cast<int>(gridDim.x));
+  for (int top = crew.rank; top < rows; top += crew.size * WARPS)
+    if (top + warp * crew.size < rows) work(top + warp * crew.size);
 }
 
 // h = LN1(x)

@@ -127,7 +127,7 @@ __device__ __forceinline__ void split_slabs(const ExactArgs& args, uint32_t shar
 template <bool PREPARE>
 __device__ __forceinline__ void copy_vectors(const ExactArgs& args) {
   const Memory memory(args);
-  const int first = blockIdx.x * CONSUMERS + thread_index(), step = gridDim.x * CONSUMERS;
+  const int first = crew.rank * CONSUMERS + thread_index(), step = crew.size * CONSUMERS;
   const auto copy = [&](int from, int to, int length, int alarm, float usual) {
     for (int i = first; i < length; i += step) {
       const float v = __ldg(args.weights + from + i);

@@ -132,7 +132,7 @@ __device__ __forceinline__ void exact_block(const ExactArgs& args) {
     return;
   }
   const ExactMemory memory(args.memory, args.rows);
-  GridBarrier barrier(args.memory);
+  GridBarrier barrier(args.memory, blockIdx.x, gridDim.x);
   if (args.phases & EXACT_CAST) {
     cast_exact(args, memory, barrier, shared);
     meet(barrier);

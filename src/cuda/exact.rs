@@ -98,7 +98,8 @@ impl Kernel {
             threads: self.form.threads,
             shared: self.form.shared,
             edge,
-            cooperative: true,
+            // Behind a chain it would start later for it, and gathers its blocks by itself.
+            cooperative: edge == Edge::Full,
             arguments: Arguments::new().words(&[&words[..], &numbers].concat()),
         }
     }
