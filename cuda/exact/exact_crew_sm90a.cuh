@@ -17,7 +17,7 @@ struct Gathering {
 };
 constexpr size_t AT_GATHERING = 64;
 constexpr unsigned CLOSED = 0x80000000u;
-constexpr int PATIENCE = 256;  // looks of about 0.7 us
+constexpr int PATIENCE = 1500;  // looks of about 0.7 us: a kernel that just happens to be there should be gone by then
 
 // PTX ISA 9.0, 9.7.13.7 atom
 __device__ __forceinline__ unsigned add_ordered(unsigned* to, unsigned v) {

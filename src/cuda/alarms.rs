@@ -1,5 +1,5 @@
 //! What the host knows about the alarms of a block's weights. While none is raised the fast result stands, and calls go without the exact kernel that
-//! would look: 2 to 3 us less a call on an H200.
+//! would look: up to 2 us less a call on an H200.
 
 use super::device::Device;
 use super::event::Event;
