@@ -1,7 +1,7 @@
 /* out(rows, N) fp16 = act(C + bias), act = identity or tanh GELU.
-   A warp turns its 16 x BN accumulators into swizzled 16-row boxes in shared memory and stores each box with the copy
-   engine, which drops rows past the end. Boxes have memory of their own, so that the ring already fills for the next
-   tile. */
+   A warp turns its 16 x BN accumulators into swizzled 16-row boxes in shared memory and stores them with the copy engine,
+   which drops rows past the end; all at once, because each fence waits for all that the warp has under way. Boxes have
+   memory of their own, so that the ring already fills for the next tile. */
 #pragma once
 #include "gemm/gemm_sm90a.cuh"
 
@@ -20,6 +20,8 @@ struct HalfEpilogue {
   static constexpr int COLUMNS = S::BN % 64 == 0 ? 64 : 32;  // of a box
   static constexpr int BOX_BYTES = 16 * COLUMNS * 2;
   static constexpr int BOXES = S::BN / COLUMNS;
+  // Boxes whose biases are fetched at once, where there are registers for them: one behind a store would wait for it, and both for wgmma's traffic
+  static constexpr int AHEAD = S::BN <= 192 && S::WARPGROUPS < 3 ? BOXES : 1;
   static constexpr int STAGING = 4 * S::WARPGROUPS * BOXES * BOX_BYTES;
   static constexpr int SHARED_BYTES = STAGING + S::N * 4;
 
@@ -54,17 +56,22 @@ struct HalfEpilogue {
     }
     first = false;
     const uint32_t biases = bias_at + (n + 2 * (lane % 4)) * 4;
+    float2 v[AHEAD * COLUMNS / 8];
 #pragma unroll
     for (int box = 0; box < BOXES; box++) {
       const uint32_t to = staging + box * BOX_BYTES;
+      if (box % AHEAD == 0) {
+#pragma unroll
+        for (int i = 0; i < AHEAD * COLUMNS / 8; i++) v[i] = load_shared_2(biases + 4 * box * COLUMNS + 32 * i);
+      }
 #pragma unroll
       for (int i = 0; i < COLUMNS / 8; i += 2) {  // two groups of 8 columns make one stmatrix
         uint32_t h[4];
 #pragma unroll
         for (int u = 0; u < 2; u++) {
-          const int group = box * (COLUMNS / 8) + i + u;
-          const float2 v = load_shared_2(biases + 32 * group);
-          float x[4] = {d[4 * group] + v.x, d[4 * group + 1] + v.y, d[4 * group + 2] + v.x, d[4 * group + 3] + v.y};
+          const float* c = d + 4 * (box * (COLUMNS / 8) + i + u);
+          const float2 b = v[box % AHEAD * (COLUMNS / 8) + i + u];
+          float x[4] = {c[0] + b.x, c[1] + b.y, c[2] + b.x, c[3] + b.y};
           if (GELU)
             for (float& e : x) e = gelu_tanh(e);
           h[2 * u] = pack_half2(x[0], x[1]);
@@ -73,12 +80,13 @@ struct HalfEpilogue {
         const uint32_t chunk = i + lane / 16;
         stmatrix_x4(to + (COLUMNS == 64 ? swizzle_128(r, chunk) : swizzle_64(r, chunk)), h[0], h[1], h[2], h[3]);
       }
-      fence_async_shared();
-      __syncwarp();
-      if (lane == 0) {
-        tma_store_2d(out, to, n + box * COLUMNS, row);
-        bulk_commit();
-      }
+    }
+    fence_async_shared();
+    __syncwarp();
+    if (lane == 0) {
+#pragma unroll
+      for (int box = 0; box < BOXES; box++) tma_store_2d(out, staging + box * BOX_BYTES, n + box * COLUMNS, row);
+      bulk_commit();
     }
   }
   __device__ void end() const {

@@ -26,6 +26,8 @@ struct NormEpilogue {
   static constexpr int STAGING = 4 * S::WARPGROUPS * BOXES * 2048;  // x1; h reuses it
   static constexpr int SHARED_BYTES = STAGING + 3 * S::N * 4;
   static constexpr int TILES = S::N_TILES;
+  static constexpr int AHEAD = 12;  // groups whose gamma and beta are fetched at once, before any store
+  static_assert(GROUPS % AHEAD == 0, "whole batches");
 
   const CUtensorMap *x1, *h;
   NormArgs args;
@@ -150,19 +152,27 @@ struct NormEpilogue {
     const int lane = threadIdx.x % 32, r = lane % 16;
     const uint32_t gamma = vectors + (S::N + n + 2 * (lane % 4)) * 4, beta = gamma + S::N * 4;
 #pragma unroll
-    for (int g = 0; g < GROUPS; g += 2) {
-      uint32_t packed[4];
+    for (int first = 0; first < GROUPS; first += AHEAD) {
+      float2 w[AHEAD], b[AHEAD];
 #pragma unroll
-      for (int u = 0; u < 2; u++) {
-        const float2 w = load_shared_2(gamma + 32 * (g + u)), b = load_shared_2(beta + 32 * (g + u));
-        const float* v = d + 4 * (g + u);
-        packed[2 * u] =
-            pack_half2(fmaf(fmaf(v[0], scale[0], shift[0]), w.x, b.x), fmaf(fmaf(v[1], scale[0], shift[0]), w.y, b.y));
-        packed[2 * u + 1] =
-            pack_half2(fmaf(fmaf(v[2], scale[1], shift[1]), w.x, b.x), fmaf(fmaf(v[3], scale[1], shift[1]), w.y, b.y));
+      for (int i = 0; i < AHEAD; i++) {
+        w[i] = load_shared_2(gamma + 32 * (first + i));
+        b[i] = load_shared_2(beta + 32 * (first + i));
       }
-      stmatrix_x4(staging + g / 4 * 1024 + swizzle_64(r, g % 4 + lane / 16), packed[0], packed[1], packed[2],
-                  packed[3]);
+#pragma unroll
+      for (int i = 0; i < AHEAD; i += 2) {
+        const int g = first + i;
+        uint32_t packed[4];
+#pragma unroll
+        for (int u = 0; u < 2; u++) {
+          const float* v = d + 4 * (g + u);
+          packed[2 * u] = pack_half2(fmaf(fmaf(v[0], scale[0], shift[0]), w[i + u].x, b[i + u].x),
+                                     fmaf(fmaf(v[1], scale[0], shift[0]), w[i + u].y, b[i + u].y));
+          packed[2 * u + 1] = pack_half2(fmaf(fmaf(v[2], scale[1], shift[1]), w[i + u].x, b[i + u].x),
+                                         fmaf(fmaf(v[3], scale[1], shift[1]), w[i + u].y, b[i + u].y));
+        }
+        stmatrix_x4(staging + g / 4 * 1024 + swizzle_64(r, g % 4 + lane / 16), packed[0], packed[1], packed[2], packed[3]);
+      }
     }
     fence_async_shared();
     __syncwarp();

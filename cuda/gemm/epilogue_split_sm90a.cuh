@@ -4,14 +4,8 @@
    `out` and `residual` need no more alignment than that, and `out` is touched by nobody else. A warpgroup waits only for the same 64 rows of its peers.
    (Stores of 8 bytes into a peer's memory instead of bulk copies: 4 us more at 128 x 96.) */
 #pragma once
+#include "common/copy_sm90a.cuh"
 #include "gemm/gemm_sm90a.cuh"
-
-// A load that stays where it is written: moved up across the accumulators' last use, a batch of them would spill
-__device__ __forceinline__ float4 load_here_4(const float* p) {
-  float4 v;
-  asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(p));
-  return v;
-}
 
 template <class S>
 struct SplitEpilogue {

@@ -3,7 +3,7 @@
    64 x 192 in two parts of K make 128 blocks at 1024 rows. Limiter: shared memory under wgmma (16 KB per 96 clocks of it), then 25 KB per block between
    SMs. 128 x 96 moves 17 KB for the same products and is 0.9 us slower; 128 x 192 in four parts would move 13, but 32 clusters of four do not fit. */
 #include "dims.h"
-#include "gemm/epilogue_split_sm90a.cuh"
+#include "gemm/epilogue_exchange_sm90a.cuh"
 #include "gemm/epilogue_whole_sm90a.cuh"
 
 struct ProjArgs {
@@ -22,10 +22,10 @@ struct ProjArgs {
                 blockIdx.x / SPLITS, gridDim.x / SPLITS, args.early);                                                  \
   }
 
-GEMM_PROJ(SplitEpilogue, 64, 64, 4, 11)
-GEMM_PROJ(SplitEpilogue, 128, 64, 4, 6)
-GEMM_PROJ(SplitEpilogue, 128, 128, 4, 5)
-GEMM_PROJ(SplitEpilogue, 64, 192, 2, 6)
-GEMM_PROJ(SplitEpilogue, 128, 128, 2, 4)
-GEMM_PROJ(SplitEpilogue, 128, 192, 2, 4)
+GEMM_PROJ(ExchangeEpilogue, 64, 64, 4, 11)
+GEMM_PROJ(ExchangeEpilogue, 128, 64, 4, 6)
+GEMM_PROJ(ExchangeEpilogue, 128, 128, 4, 5)
+GEMM_PROJ(ExchangeEpilogue, 64, 192, 2, 6)
+GEMM_PROJ(ExchangeEpilogue, 128, 128, 2, 4)
+GEMM_PROJ(ExchangeEpilogue, 128, 192, 2, 4)
 GEMM_PROJ(WholeEpilogue, 128, 192, 1, 3)

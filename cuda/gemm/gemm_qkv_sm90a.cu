@@ -1,5 +1,5 @@
 /* qkv(rows, 2304) fp16 = h(rows, 768) W_qkv + b_qkv; blocks past `gemm_blocks` cast weights for later kernels meanwhile.
-   grid: gemm_blocks + cast blocks; 128 x 192 tiles fill 96 multiprocessors at 1024 rows and leave 36 to the cast.
+   grid: gemm_blocks + cast blocks; 128 x 192 tiles fill 96 multiprocessors at 1024 rows and leave 36 to the cast; 192 x 192 tiles are 132 at 2048.
    Limiter: wgmma at 1024 rows and more, latency below. */
 #include "cast/cast_sm90a.cuh"
 #include "gemm/epilogue_half_sm90a.cuh"
@@ -28,3 +28,4 @@ GEMM_QKV(64, 64, 12)
 GEMM_QKV(64, 96, 9)
 GEMM_QKV(128, 96, 6)
 GEMM_QKV(128, 192, 4)
+GEMM_QKV(192, 192, 3)

@@ -4,8 +4,8 @@
    with the copy engine, BM / 64 warpgroups multiply (64 x BN each) and run the epilogue on their accumulators. Blocks
    (at most as many as tiles) take tiles block, block + blocks, ..: N runs fastest, so neighbours share rows of A. B is
    read as it lies, N-major, in slabs of 64 columns (32 when BN is no multiple of 64). The one trick: near the end of a
-   tile the second warpgroup lets the first one finish its last LEAD k-blocks alone. The tensor cores stay busy, and the
-   first half of the epilogue (and, with more tiles, the next one's start) runs under the second warpgroup's products.
+   tile each warpgroup lets the one before it finish its last LEAD k-blocks alone. The tensor cores stay busy, and the
+   first warpgroup's epilogue (and, with more tiles, its next start) runs under the others' products.
    Limiter: the wgmma rate at the clock that holds under it (128 x 192 needs 26 KB of shared-memory traffic per 192
    clocks of it, just in balance); for few rows the bytes into one SM and the latency of the first of them. */
 #pragma once
@@ -31,7 +31,7 @@ struct GemmShape {
   static constexpr int A_BYTES = BM * 128, B_BYTES = BN * 128, STAGE_BYTES = A_BYTES + B_BYTES;
   static constexpr int SHARED_LIMIT = 230000;  // that the epilogue may count on
   static constexpr int LEAD = STAGES < 4 ? STAGES - 1 : 3;
-  static_assert(BM == 64 || BM == 128, "one or two warpgroups");
+  static_assert(BM == 64 || BM == 128 || BM == 192, "one to three warpgroups");
   static_assert(N % BN == 0 && K % (64 * SPLITS) == 0 && BN % (SWIZZLE / 2) == 0 && STAGES <= K_BLOCKS, "whole tiles");
 };
 
@@ -44,7 +44,7 @@ struct GemmMemory {
   static_assert(TOTAL <= 232448, "shared memory of one block");
 };
 
-constexpr int START_BARRIER = 1, LEAD_BARRIER = 2;
+constexpr int START_BARRIER = 1, LEAD_BARRIER = 2;  // and one more for each warpgroup after the second
 extern __shared__ uint8_t dynamic_shared[];
 __device__ __forceinline__ uint32_t shared_base() { return (smem_address(dynamic_shared) + 1023) & ~1023u; }
 
@@ -101,7 +101,7 @@ __device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], Ring<S::STA
   const bool releases = (threadIdx.x & 127) == 0;
   int previous = 0;
   for (int k_block = 0; k_block < S::K_BLOCKS; k_block++) {
-    if (S::WARPGROUPS == 2 && warpgroup == 1 && k_block == S::K_BLOCKS - S::LEAD) named_barrier_sync(LEAD_BARRIER, 256);
+    if (warpgroup > 0 && k_block == S::K_BLOCKS - S::LEAD) named_barrier_sync(LEAD_BARRIER + warpgroup - 1, 256);
     mbarrier_wait(full + 8 * at.stage, at.parity);
     const uint32_t a = ring + at.stage * S::STAGE_BYTES + warpgroup * 8192,
                    b = ring + at.stage * S::STAGE_BYTES + S::A_BYTES;
@@ -116,7 +116,7 @@ __device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], Ring<S::STA
     previous = at.stage;
     at.advance();
   }
-  if (S::WARPGROUPS == 2 && warpgroup == 0) named_barrier_arrive(LEAD_BARRIER, 256);
+  if (warpgroup < S::WARPGROUPS - 1) named_barrier_arrive(LEAD_BARRIER + warpgroup, 256);
   wgmma_wait<0>();
   if (releases) mbarrier_arrive(empty + 8 * previous);
 }
