@@ -7,24 +7,13 @@
    Limiter: the wgmma rate at BN 192; at BN 64 L2 to shared memory, 64 bytes a clock. */
 #pragma once
 
-#include "common/mbarrier_sm90a.cuh"
+#include "common/copy_sm90a.cuh"
 #include "common/sync_sm90a.cuh"
 #include "common/tma_sm90a.cuh"
 #include "common/wgmma_sm90a.cuh"
-#include "exact/exact_memory_sm90a.cuh"
+#include "exact/exact_norm_sm90a.cuh"
 
 namespace exact90 {
-
-// As mbarrier_wait, but what never ends faults: a trap that both roles can reach makes ptxas ignore setmaxnreg.
-__device__ __forceinline__ void wait_for(uint32_t barrier, uint32_t parity) {
-  uint32_t tries = 0;
-  while (!mbarrier_try_wait(barrier, parity))
-    asm volatile(
-        "{\n.reg .pred p;\n.reg .u64 nowhere;\n"
-        "setp.gt.u32 p, %0, 4000000;\n"
-        "mov.u64 nowhere, 0;\n"
-        "@p st.global.u32 [nowhere], %0;\n}\n" ::"r"(++tries));
-}
 
 template <int BN_>
 struct Form {
@@ -41,11 +30,11 @@ struct Cut {
   bool wide;
   int splits;
 
-  // Three products of a k-block take 2304 clocks in a wide tile, 900 in a narrow one. So narrow tiles serve where wide ones
-  // would leave SMs idle; and K is split as long as there are SMs for it.
-  static __device__ __forceinline__ Cut of(int rows, int columns, bool long_k, int max_splits) {
-    const int sms = gridDim.x, narrow = rows / ROW_TILE * (columns / 64);
-    Cut cut{long_k ? 2 * narrow > sms : narrow > 2 * sms, 1};
+  // Three products of a k-block take 2304 clocks in a wide tile, 900 in a narrow one. So up to `most_narrow` narrow tiles
+  // serve where wide ones would leave SMs idle; and K is split as long as there are SMs for it.
+  static __device__ __forceinline__ Cut of(int rows, int columns, int most_narrow, int max_splits) {
+    const int sms = crew.size, narrow = rows / ROW_TILE * (columns / 64);
+    Cut cut{narrow > most_narrow, 1};
     int units = cut.wide ? rows / ROW_TILE * (columns / GROUP) : narrow;
     for (; cut.splits < max_splits && 2 * units <= sms && 2 * cut.splits * rows <= PARTIAL_ROWS; units *= 2) cut.splits *= 2;
     return cut;
@@ -76,7 +65,8 @@ struct Units {
   __device__ __forceinline__ int column() const { return unit % tiles % columns * F::BN; }
 };
 
-// By one thread.
+// By one thread. (B of the first places before the barrier of the grid, which it does not depend on, loses 1 us: the barrier
+// waits behind it.)
 template <class F>
 __device__ __forceinline__ void feed(Ring<F::SLOTS>& at, uint32_t shared, const Product& p, int rows) {
   for (Units<F> units(rows, p.n, p.k_tiles, p.cut.splits); units.more(); units.advance()) {
@@ -104,7 +94,12 @@ __device__ __forceinline__ void multiply(float (&d)[F::BN / 2], Ring<F::SLOTS>& 
   const uint32_t ring = shared + S_RING + thread / 128 * IMAGE;
 #pragma unroll
   for (int i = 0; i < F::BN / 2; i++) d[i] = 0.f;  // else the compiler keeps its registers from the kernel's start
-  Ring<F::SLOTS> done = at;
+  // The two places before `stage`: nothing reads them any more.
+  const auto release_before = [&](int stage) {
+#pragma unroll
+    for (int i = 2; i > 0; i--)
+      if (releases) mbarrier_arrive(shared + F::EMPTY + 8 * (stage >= i ? stage - i : stage - i + F::SLOTS));
+  };
   int k = 0;
   do {
     const int hi = at.stage;
@@ -118,6 +113,9 @@ __device__ __forceinline__ void multiply(float (&d)[F::BN / 2], Ring<F::SLOTS>& 
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < 4; i++) Wgmma<F::BN>::template ss<1>(d, a_hi + 2 * i, b_hi + 128 * i, 1);
+    wgmma_commit();
+    wgmma_wait<1>();
+    if (k > 0) release_before(hi);  // the k-block before
     wait_for(shared + F::FULL + 8 * at.stage, at.parity);
     wgmma_fence();
 #pragma unroll
@@ -125,19 +123,10 @@ __device__ __forceinline__ void multiply(float (&d)[F::BN / 2], Ring<F::SLOTS>& 
 #pragma unroll
     for (int i = 0; i < 4; i++) Wgmma<F::BN>::template ss<1>(d, a_hi + 2 * i, b_lo + 128 * i, 1);
     wgmma_commit();
-    wgmma_wait<1>();
-    if (k > 0) {
-      if (releases) mbarrier_arrive(shared + F::EMPTY + 8 * done.stage);
-      done.advance();
-      if (releases) mbarrier_arrive(shared + F::EMPTY + 8 * done.stage);
-      done.advance();
-    }
     at.advance();
   } while (++k < k_blocks);
   wgmma_wait<0>();
-  if (releases) mbarrier_arrive(shared + F::EMPTY + 8 * done.stage);
-  done.advance();
-  if (releases) mbarrier_arrive(shared + F::EMPTY + 8 * done.stage);
+  release_before(at.stage);
 }
 
 // Two vectors of a tile's columns: asked for before the products, put where the warpgroup reads them after.
@@ -172,12 +161,11 @@ struct ColumnVectors {
   }
 };
 
-// What becomes of a product of D = 768 rows of B: out images (rows, n) = act(A B / scales + bias) * out_scale
+// What becomes of a product of D = 768 rows of B: out images (rows, n) = act(A B / scales + bias) * scale
 struct ToImages {
   const float *inverses, *biases;
-  float a_inverse, out_scale;
   unsigned char* out;
-  bool gelu;
+  int half;
 };
 template <class F>
 __device__ __forceinline__ void product_to_images(Ring<F::SLOTS>& at, uint32_t shared, int n, const ToImages& to, int rows) {
@@ -188,58 +176,65 @@ __device__ __forceinline__ void product_to_images(Ring<F::SLOTS>& at, uint32_t s
     vectors.fetch(to.inverses + column, to.biases + column);
     float d[F::BN / 2];
     multiply<F>(d, at, shared, D / 64, thread);
-    const uint32_t pairs = vectors.put(shared, to.gelu ? to.a_inverse : to.a_inverse * to.out_scale, to.gelu ? 1.f : to.out_scale) +
-                           lane % 4 * 16;
+    const Scales scales = Scales::found(shared, to.half);
+    const float a_inverse = inverse(scales.norm), out_scale = scales.product;
+    uint32_t pairs = vectors.put(shared, to.half ? a_inverse : a_inverse * out_scale, to.half ? 1.f : out_scale) + lane % 4 * 16;
     unsigned char* out = to.out + activation_at(n / 64, row, column / 64, 0) + warp % 4 * BOX_BYTES;
-#pragma unroll
-    for (int image = 0; image < F::BN / 64; image++, out += 4 * IMAGE)
+    // Rolled up, the accumulators moving down: the instructions of all images at once would have to come from L2.
+#pragma unroll 1
+    for (int image = 0; image < F::BN / 64; image++, out += 4 * IMAGE, pairs += 512) {
       store_split(shared + S_BOX + warp * BOX_BYTES, out, out + 2 * IMAGE, lane, [&](int i, float(&x)[4]) {
-        const float4 c = load_shared_4(pairs + (image * 8 + i) * 64);
+        const float4 c = load_shared_4(pairs + i * 64);
 #pragma unroll
-        for (int u = 0; u < 4; u++) x[u] = fmaf(d[image * 32 + 4 * i + u], u % 2 ? c.z : c.x, u % 2 ? c.w : c.y);
-        if (to.gelu) {
+        for (int u = 0; u < 4; u++) x[u] = fmaf(d[4 * i + u], u % 2 ? c.z : c.x, u % 2 ? c.w : c.y);
+        if (to.half) {
 #pragma unroll
-          for (int u = 0; u < 4; u++) x[u] = gelu_exact(x[u]) * to.out_scale;
+          for (int u = 0; u < 4; u++) x[u] = gelu_exact(x[u]) * out_scale;
         }
       });
+#pragma unroll
+      for (int j = 0; j < F::BN / 2 - 32; j++) d[j] = d[j + 32];
+    }
   }
 }
 
 // partial(splits, rows, D) = A B / scales, fp32, each split its part of K: of W_attn or, if `proj`, of W_proj.
 template <class F>
 __device__ __forceinline__ void product_to_parts(Ring<F::SLOTS>& at, uint32_t shared, const ExactArgs& args, bool proj, int splits, float a_inverse) {
-  const int thread = thread_index();
   constexpr int CHUNK_BLOCKS = CHUNK / 64;
-  const int rows = padded_rows(args);
-  for (Units<F> units(rows, D, proj ? FFN / 64 : D / 64, splits); units.more(); units.advance())
-    for (int k = 0; k < units.k_blocks; k += CHUNK_BLOCKS) {
-      ColumnVectors<F::BN> vectors(thread);
+  int turn = 0;
+  for (Units<F> units(padded_rows(args), D, proj ? FFN / 64 : D / 64, splits); units.more(); units.advance()) {
+    float sum[F::BN / 2];
+#pragma unroll
+    for (int i = 0; i < F::BN / 2; i++) sum[i] = 0.f;
+#pragma unroll 1
+    for (int k = 0; k < units.k_blocks; k += CHUNK_BLOCKS, turn ^= 1) {
+      // What undoes the scales of these columns in this part of K, in one of two places by turns
       const int chunk = (units.part() * units.k_blocks + k) / CHUNK_BLOCKS;
-      vectors.fetch(Memory(args).vectors() + (proj ? V_INVERSE_PROJ : V_INVERSE_ATTN) + chunk * D + units.column(), nullptr);
+      const auto inverses = [&](int thread) { return shared + S_VECTORS + (thread / 128 * 2 + turn) * (GROUP * 4); };
+      if (const int thread = thread_index(); thread % 128 < F::BN / 4)
+        copy_async_16(inverses(thread) + thread % 128 * 16, Memory(args).vectors() + (proj ? V_INVERSE_PROJ : V_INVERSE_ATTN) + chunk * D +
+                                                        units.column() + thread % 128 * 4);
       float d[F::BN / 2];
-      multiply<F>(d, at, shared, min(CHUNK_BLOCKS, units.k_blocks), thread);
-      const uint32_t pairs = vectors.put(shared, a_inverse, 0.f) + thread % 4 * 16;
-      const int row = units.row() + thread / 32 * 16 + thread % 32 / 4;
-      float* to = Memory(args).partial() + (static_cast<size_t>(units.part()) * rows + row) * D + units.column() + thread % 4 * 2;
+      multiply<F>(d, at, shared, min(CHUNK_BLOCKS, units.k_blocks), thread_index());
+      const int thread = thread_index();
+      copy_async_wait();
+      named_barrier_sync(GROUP_BARRIER + thread / 128, 128);
 #pragma unroll
-      for (int first = 0; first < F::BN / 8; first += 8) {
-        float2 old[8][2] = {};
-        if (k > 0) {  // all asked for before one is needed
+      for (int i = 0; i < F::BN / 8; i++) {
+        const float2 c = load_shared_2(inverses(thread) + thread % 4 * 8 + i * 32);
 #pragma unroll
-          for (int i = 0; i < 8; i++)
-#pragma unroll
-            for (int r = 0; r < 2; r++) old[i][r] = __ldcg(reinterpret_cast<float2*>(to + 8 * (first + i) + 8 * r * D));
-        }
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-          const float4 c = load_shared_4(pairs + (first + i) * 64);
-#pragma unroll
-          for (int r = 0; r < 2; r++)
-            __stcg(reinterpret_cast<float2*>(to + 8 * (first + i) + 8 * r * D),
-                   make_float2(fmaf(d[4 * (first + i) + 2 * r], c.x, old[i][r].x), fmaf(d[4 * (first + i) + 2 * r + 1], c.z, old[i][r].y)));
-        }
+        for (int u = 0; u < 4; u++) sum[4 * i + u] = fmaf(d[4 * i + u], u % 2 ? c.y : c.x, sum[4 * i + u]);
       }
     }
+    const int thread = thread_index(), row = units.row() + thread / 32 * 16 + thread % 32 / 4;
+    float* to = Memory(args).partial() + (static_cast<size_t>(units.part()) * padded_rows(args) + row) * D + units.column() + thread % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < F::BN / 8; i++)
+#pragma unroll
+      for (int r = 0; r < 2; r++)
+        __stcg(reinterpret_cast<float2*>(to + 8 * i + 8 * r * D), make_float2(sum[4 * i + 2 * r] * a_inverse, sum[4 * i + 2 * r + 1] * a_inverse));
+  }
 }
 
 }  // namespace exact90

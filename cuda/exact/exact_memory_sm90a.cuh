@@ -5,6 +5,7 @@
 #pragma once
 
 #include "common/fragment_sm90a.cuh"
+#include "common/mbarrier_sm90a.cuh"
 #include "exact/exact.cuh"
 
 namespace exact90 {
@@ -88,18 +89,20 @@ __shared__ Crew crew;
 constexpr int CONSUMERS = 256, THREADS = CONSUMERS + 128, WARPS = CONSUMERS / 32;
 // Named barriers: of the computing threads, of each of their warpgroups (2 and 3), of all between two stages.
 constexpr int CONSUMER_BARRIER = 1, GROUP_BARRIER = 2, STAGE_BARRIER = 4;
+constexpr int SCALE_WARPS = 3;  // beside the one that feeds
 
 // Bytes from the 1024-byte aligned start: the ring of loads, 2 KB for each warp to write images through, vectors of the
-// tile at hand for each warpgroup, a place for reductions, the top bit of the grid barrier, barriers.
+// tile at hand for each warpgroup, places for reductions and for the scales, the top bit of the grid barrier, barriers.
 constexpr int S_RING = 0, RING_BYTES = 204800, S_BOX = S_RING + RING_BYTES, BOX_BYTES = 2048,
               S_VECTORS = S_BOX + WARPS * BOX_BYTES, S_REDUCE = S_VECTORS + 2 * 2 * GROUP * 4,
-              S_TOP = S_REDUCE + 512, S_BARRIERS = S_TOP + 128, SHARED_BYTES = S_BARRIERS + 512 + 1024;
+              S_SCALES = S_REDUCE + 128, S_BARRIERS = S_REDUCE + 640, SHARED_BYTES = S_BARRIERS + 512 + 1024;
 static_assert(SHARED_BYTES <= 232448, "shared memory of one block");
 
 // A full and an empty barrier for each place of each kind of ring.
 constexpr int WIDE_SLOTS = 5, NARROW_SLOTS = 8, KV_SLOTS = 5;
 constexpr int BAR_WIDE = S_BARRIERS, BAR_NARROW = BAR_WIDE + 16 * WIDE_SLOTS, BAR_Q = BAR_NARROW + 16 * NARROW_SLOTS,
-              BAR_KV = BAR_Q + 16, BAR_END = BAR_KV + 16 * KV_SLOTS;
+              BAR_KV = BAR_Q + 16, BAR_SCALES = BAR_KV + 16 * KV_SLOTS, BAR_MET = BAR_SCALES + 8,
+              BAR_END = BAR_MET + 8;
 static_assert(BAR_END <= S_BARRIERS + 512, "room for barriers");
 
 extern __shared__ unsigned char dynamic_shared[];
@@ -117,6 +120,17 @@ __device__ __forceinline__ uint32_t load_shared_word(uint32_t address) {
 }
 __device__ __forceinline__ void store_shared_word(uint32_t address, uint32_t v) {
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(v) : "memory");
+}
+
+// As mbarrier_wait, but what never ends faults: a trap that both roles can reach makes ptxas ignore setmaxnreg.
+__device__ __forceinline__ void wait_for(uint32_t barrier, uint32_t parity) {
+  uint32_t tries = 0;
+  while (!mbarrier_try_wait(barrier, parity))
+    asm volatile(
+        "{\n.reg .pred p;\n.reg .u64 nowhere;\n"
+        "setp.gt.u32 p, %0, 4000000;\n"
+        "mov.u64 nowhere, 0;\n"
+        "@p st.global.u32 [nowhere], %0;\n}\n" ::"r"(++tries));
 }
 
 // One warp stores 16 rows of an image, 2 KB, that it has put in its box.

@@ -17,30 +17,53 @@ __device__ __forceinline__ float warp_max(float v) {
   return v;
 }
 
-// gamma and beta of a lane's columns, and the scale of LayerNorm's result. They may lie in the caller's buffer, unaligned.
+__device__ __forceinline__ void add(float4& a, float4 b) { a.x += b.x, a.y += b.y, a.z += b.z, a.w += b.w; }
+
+// 24 values of a lane; what is asked for before a barrier of the grid has come when it is over.
+struct Row {
+  float4 v[PIECES];
+
+  __device__ __forceinline__ void fetch(const float* row, int lane) {
+#pragma unroll
+    for (int i = 0; i < PIECES; i++) v[i] = load_4(row + 4 * static_cast<unsigned>(lane) + 128 * i);
+  }
+  __device__ __forceinline__ void fetch_unaligned(const float* row, int lane) {
+#pragma unroll
+    for (int i = 0; i < PIECES; i++) {
+      const float* p = row + 128 * i + 4 * lane;
+      v[i] = make_float4(load(p), load(p + 1), load(p + 2), load(p + 3));
+    }
+  }
+  __device__ __forceinline__ void add_row(const Row& other) {
+#pragma unroll
+    for (int i = 0; i < PIECES; i++) add(v[i], other.v[i]);
+  }
+  __device__ __forceinline__ float largest() const {
+    float m = 0.f;
+#pragma unroll
+    for (int i = 0; i < PIECES; i++) m = fmaxf(m, magnitude(v[i]));
+    return warp_max(m);
+  }
+};
+
+// gamma and beta of a lane's columns. They may lie in the caller's buffer, unaligned.
 struct Norm {
-  float4 gamma[PIECES], beta[PIECES];
-  float scale;
+  Row gamma, beta;
   int lane;
 
   __device__ __forceinline__ Norm(const float* g, const float* b, bool aligned, int lane) : lane(lane) {
-    float largest_g = 0.f, largest_b = 0.f;
-#pragma unroll
-    for (int i = 0; i < PIECES; i++) {
-      const int c = 128 * i + lane * 4;
-      gamma[i] = aligned ? load_4(g + c) : make_float4(load(g + c), load(g + c + 1), load(g + c + 2), load(g + c + 3));
-      beta[i] = aligned ? load_4(b + c) : make_float4(load(b + c), load(b + c + 1), load(b + c + 2), load(b + c + 3));
+    if (aligned) {
+      gamma.fetch(g, lane), beta.fetch(b, lane);
+    } else {
+      gamma.fetch_unaligned(g, lane), beta.fetch_unaligned(b, lane);
     }
-#pragma unroll
-    for (int i = 0; i < PIECES; i++) {
-      largest_g = fmaxf(largest_g, magnitude(gamma[i]));
-      largest_b = fmaxf(largest_b, magnitude(beta[i]));
-    }
-    scale = scale_for(norm_bound(warp_max(largest_g), warp_max(largest_b)));
   }
+  // The scale of the result
+  __device__ __forceinline__ float scale() const { return scale_for(norm_bound(gamma.largest(), beta.largest())); }
 
   // Row `row` of the images at h
-  __device__ __forceinline__ void write(float4 (&v)[PIECES], unsigned char* h, int row) const {
+  __device__ __forceinline__ void write(Row& x, unsigned char* h, int row, float scale) const {
+    float4(&v)[PIECES] = x.v;
     float sum = 0.f, squares = 0.f;
 #pragma unroll
     for (int i = 0; i < PIECES; i++) sum += (v[i].x + v[i].y) + (v[i].z + v[i].w);
@@ -51,125 +74,169 @@ struct Norm {
       squares += (v[i].x * v[i].x + v[i].y * v[i].y) + (v[i].z * v[i].z + v[i].w * v[i].w);
     }
     const float rstd = 1.f / sqrtf(warp_sum(squares) * (1.f / D) + LN_EPS);
+    unsigned char* to = place(h, row);
 #pragma unroll
     for (int i = 0; i < PIECES; i++) {
-      const float4 g = gamma[i], b = beta[i];
-      store(h, row, i, split(fmaf(v[i].x * rstd, g.x, b.x) * scale, fmaf(v[i].y * rstd, g.y, b.y) * scale),
+      const float4 g = gamma.v[i], b = beta.v[i];
+      store(to, i, split(fmaf(v[i].x * rstd, g.x, b.x) * scale, fmaf(v[i].y * rstd, g.y, b.y) * scale),
             split(fmaf(v[i].z * rstd, g.z, b.z) * scale, fmaf(v[i].w * rstd, g.w, b.w) * scale));
     }
   }
   // Rows past the end are zeros: whatever the products make of them stays finite.
   __device__ __forceinline__ void write_zeros(unsigned char* h, int row) const {
+    unsigned char* to = place(h, row);
 #pragma unroll
-    for (int i = 0; i < PIECES; i++) store(h, row, i, Split{0, 0}, Split{0, 0});
+    for (int i = 0; i < PIECES; i++) store(to, i, Split{0, 0}, Split{0, 0});
   }
-  __device__ __forceinline__ void store(unsigned char* h, int row, int i, Split a, Split b) const {
-    const int column = 128 * i + lane * 4;
-    unsigned char* to = h + activation_at(D / 64, row, column / 64, 0) + swizzle_128(row % 64, column % 64 / 8) + column % 8 * 2;
-    *reinterpret_cast<uint2*>(to) = make_uint2(a.hi, b.hi);
-    *reinterpret_cast<uint2*>(to + 2 * IMAGE) = make_uint2(a.lo, b.lo);
+  __device__ __forceinline__ unsigned char* place(unsigned char* h, unsigned row) const {
+    const unsigned l = lane;  // columns 4 lane and up of image lane / 16; then two images on
+    return h + activation_at(D / 64, row, l / 16, 0) + swizzle_128(row % 64, l % 16 / 2) + l % 2 * 8;
+  }
+  __device__ __forceinline__ static void store(unsigned char* to, int i, Split a, Split b) {
+    *reinterpret_cast<uint2*>(to + i * (8 * IMAGE)) = make_uint2(a.hi, b.hi);
+    *reinterpret_cast<uint2*>(to + i * (8 * IMAGE) + 2 * IMAGE) = make_uint2(a.lo, b.lo);
   }
 };
 
-__device__ __forceinline__ void add(float4& a, float4 b) { a.x += b.x, a.y += b.y, a.z += b.z, a.w += b.w; }
-
-// A warp's rows. The loop goes round equally often for all warps: after another kind ptxas serialises every wgmma of the
-// kernel (C7520).
+// The rows of a warp: row, row + step, .. The loop goes round equally often for all warps: after another kind ptxas serialises
+// every wgmma of the kernel (C7520).
 template <class Work>
 __device__ __forceinline__ void each_row(int rows, int warp, Work work) {
+#pragma unroll 1
   for (int top = crew.rank; top < rows; top += crew.size * WARPS)
     if (top + warp * crew.size < rows) work(top + warp * crew.size);
 }
 
-// h = LN1(x)
-__device__ __forceinline__ void first_norm(const ExactArgs& args) {
+// h = LN1(x). meanwhile() is called when the first loads have left.
+template <class Meanwhile>
+__device__ __forceinline__ void first_norm(const ExactArgs& args, Meanwhile meanwhile) {
   const Memory memory(args);
   const bool cast = args.phases & EXACT_CAST;
   const float* gamma = cast ? args.weights + GAMMA1 : memory.vectors() + V_GAMMA1;
   const float* beta = cast ? args.weights + BETA1 : memory.vectors() + V_BETA1;
-  const int thread = thread_index(), lane = thread % 32;
+  const int thread = thread_index(), lane = thread % 32, warp = thread / 32, step = crew.size * WARPS;
+  Row next;
+  next.fetch(args.x + static_cast<size_t>(min(crew.rank + warp * crew.size, args.rows - 1)) * D, lane);
   const Norm norm(gamma, beta, !cast || reinterpret_cast<size_t>(args.weights) % 16 == 0, lane);
-  each_row(memory.rows, thread / 32, [&](int row) {
+  meanwhile();
+  const float scale = norm.scale();
+  each_row(memory.rows, warp, [&](int row) {
+    Row x = next;
+    if (row + step < args.rows) next.fetch(args.x + static_cast<size_t>(row + step) * D, lane);
     if (row >= args.rows) return norm.write_zeros(memory.h(), row);
-    float4 v[PIECES];
-#pragma unroll
-    for (int i = 0; i < PIECES; i++) v[i] = load_4(args.x + static_cast<size_t>(row) * D + 128 * i + 4 * lane);
-    norm.write(v, memory.h(), row);
+    norm.write(x, memory.h(), row, scale);
   });
 }
 
-// residual + bias + the parts of a product, for one row
-__device__ __forceinline__ void sum_row(float4 (&v)[PIECES], const float* residual, const float* bias, const float* partial,
-                                        size_t split_step, int splits, int row, int lane) {
-  const size_t at = static_cast<size_t>(row) * D + 4 * lane;
-#pragma unroll
-  for (int i = 0; i < PIECES; i++) v[i] = load_4(partial + at + 128 * i);
-  for (int s = 1; s < splits; s++)
-#pragma unroll
-    for (int i = 0; i < PIECES; i++) add(v[i], load_4(partial + s * split_step + at + 128 * i));
-#pragma unroll
-  for (int i = 0; i < PIECES; i++) {
-    add(v[i], load_4(bias + 128 * i + 4 * lane));
-    add(v[i], load_4(residual + at + 128 * i));
-  }
-}
+/* Rows of residual + bias + the parts of a product. The residual of the first is asked for before the barrier behind the
+   product, and that of each further one a row earlier. TOGETHER parts are on their way at a time. */
+template <int TOGETHER>
+struct Sums {
+  const float* residual;
+  Row next;
+  int rows, lane, warp;
 
-// x1 = x + attention W_attn + b_attn, h = LN2(x1)
-__device__ __forceinline__ void second_norm(const ExactArgs& args, int splits) {
+  __device__ __forceinline__ Sums(const float* residual, int rows) : residual(residual), rows(rows) {
+    const int thread = thread_index();
+    lane = thread % 32, warp = thread / 32;
+    prefetch(crew.rank + warp * crew.size);
+  }
+  __device__ __forceinline__ void prefetch(int row) {
+    if (row < rows) next.fetch(residual + static_cast<size_t>(row) * D, lane);
+  }
+
+  __device__ __forceinline__ Row of(int row, const float* bias, const float* partial, size_t split_step, int splits) {
+    partial += static_cast<size_t>(row) * D;
+    Row sum;
+    sum.fetch(bias, lane);
+#pragma unroll 1
+    for (int s = 0; s < splits; s += TOGETHER) {
+      Row part[TOGETHER];
+#pragma unroll
+      for (int i = 0; i < TOGETHER; i++)
+        if (s + i < splits) part[i].fetch(partial + (s + i) * split_step, lane);
+#pragma unroll
+      for (int i = 0; i < TOGETHER; i++)
+        if (s + i < splits) sum.add_row(part[i]);
+    }
+    sum.add_row(next);
+    prefetch(row + crew.size * WARPS);
+    return sum;
+  }
+};
+
+// x1 = x + attention W_attn + b_attn, h = LN2(x1). enter() waits until attention W_attn is there.
+template <class Enter>
+__device__ __forceinline__ void second_norm(const ExactArgs& args, int splits, Enter enter) {
   const Memory memory(args);
-  const int thread = thread_index(), lane = thread % 32;
   const float* vectors = memory.vectors();
-  const Norm norm(vectors + V_GAMMA2, vectors + V_BETA2, true, lane);
-  each_row(memory.rows, thread / 32, [&](int row) {
+  Sums<2> sums(args.x, args.rows);
+  const Norm norm(vectors + V_GAMMA2, vectors + V_BETA2, true, sums.lane);
+  const float scale = norm.scale();
+  enter();
+  each_row(memory.rows, sums.warp, [&](int row) {
     if (row >= args.rows) return norm.write_zeros(memory.h(), row);
-    float4 v[PIECES];
-    sum_row(v, args.x, vectors + V_B_ATTN, memory.partial(), static_cast<size_t>(memory.rows) * D, splits, row, lane);
+    Row x1 = sums.of(row, vectors + V_B_ATTN, memory.partial(), static_cast<size_t>(memory.rows) * D, splits);
+    float* to = memory.x1() + static_cast<size_t>(row) * D + 4 * sums.lane;
 #pragma unroll
     for (int i = 0; i < PIECES; i++)
-      __stcg(reinterpret_cast<float4*>(memory.x1() + static_cast<size_t>(row) * D + 128 * i + 4 * lane), v[i]);
-    norm.write(v, memory.h(), row);
+      __stcg(reinterpret_cast<float4*>(to + 128 * i), x1.v[i]);
+    norm.write(x1, memory.h(), row, scale);
   });
 }
 
 // output = x1 + f W_proj + b_proj
-__device__ __forceinline__ void finish_rows(const ExactArgs& args, int splits) {
+template <class Enter>
+__device__ __forceinline__ void finish_rows(const ExactArgs& args, int splits, Enter enter) {
   const Memory memory(args);
-  const int thread = thread_index(), lane = thread % 32;
-  each_row(args.rows, thread / 32, [&](int row) {
-    float4 v[PIECES];
-    sum_row(v, memory.x1(), memory.vectors() + V_B_PROJ, memory.partial(), static_cast<size_t>(memory.rows) * D, splits, row, lane);
+  Sums<4> sums(memory.x1(), args.rows);
+  enter();
+  each_row(args.rows, sums.warp, [&](int row) {
+    const Row sum = sums.of(row, memory.vectors() + V_B_PROJ, memory.partial(), static_cast<size_t>(memory.rows) * D, splits);
+    float* to = args.output + static_cast<size_t>(row) * D + 4 * sums.lane;
 #pragma unroll
     for (int i = 0; i < PIECES; i++)
-      *reinterpret_cast<float4*>(args.output + static_cast<size_t>(row) * D + 128 * i + 4 * lane) = v[i];
+      *reinterpret_cast<float4*>(to + 128 * i) = sum.v[i];
   });
 }
 
-/* The scales of h = LN(.) and of what comes from h W + b, by the CONSUMERS threads. A column's inverse scale times 2^14
-   bounds its weights. `reduce`: 4 WARPS floats of shared memory. */
+/* The scales of h = LN(.) and of what comes from h W + b. Warps that have nothing else to do find the largest gamma, beta,
+   inverse scale and bias while the product is computed; a column's inverse scale times 2^14 bounds its weights. */
 struct Scales {
   float norm, product;
 
+  // By SCALE_WARPS warps, `thread` counted among theirs.
+  template <int N>
+  static __device__ __forceinline__ void find(uint32_t shared, const float* gamma, const float* beta, const float* inverses,
+                                              const float* biases, int half, int thread) {
+    const uint32_t to = shared + S_SCALES + (half * SCALE_WARPS + thread / 32) * 16;
+    const float mine[4] = {largest<D>(gamma, thread), largest<D>(beta, thread), largest<N>(inverses, thread), largest<N>(biases, thread)};
+    if (thread % 32) return;
+#pragma unroll
+    for (int i = 0; i < 4; i++) store_shared_word(to + 4 * i, __float_as_uint(mine[i]));
+    mbarrier_arrive(shared + BAR_SCALES);
+  }
+  // By whoever needs them.
+  static __device__ __forceinline__ Scales found(uint32_t shared, int half) {
+    wait_for(shared + BAR_SCALES, half);
+    float4 all = make_float4(0.f, 0.f, 0.f, 0.f);
+#pragma unroll
+    for (int i = 0; i < SCALE_WARPS; i++) {
+      const float4 v = load_shared_4(shared + S_SCALES + (half * SCALE_WARPS + i) * 16);
+      all = make_float4(fmaxf(all.x, v.x), fmaxf(all.y, v.y), fmaxf(all.z, v.z), fmaxf(all.w, v.w));
+    }
+    return {scale_for(norm_bound(all.x, all.y)), scale_for(product_bound(all.x, all.y, all.z * 16384.f, all.w))};
+  }
+
+ private:
   template <int N>
   static __device__ __forceinline__ float largest(const float* p, int thread) {
+    constexpr int EACH = N / (SCALE_WARPS * 32 * 4);
+    static_assert(N % (SCALE_WARPS * 32 * 4) == 0, "the same number for every thread");
     float m = 0.f;
-#pragma unroll
-    for (int i = 0; i < N / CONSUMERS; i++) m = fmaxf(m, fabsf(load(p + i * CONSUMERS + thread)));
+#pragma unroll 2
+    for (int i = 0; i < EACH; i++) m = fmaxf(m, magnitude(load_4(p + (i * SCALE_WARPS * 32 + thread) * 4)));
     return warp_max(m);
-  }
-  template <int N>
-  static __device__ __forceinline__ Scales of(const float* gamma, const float* beta, const float* inverses, const float* biases,
-                                              float* reduce) {
-    static_assert(N % CONSUMERS == 0 && D % CONSUMERS == 0, "the same number for every thread");
-    const int thread = thread_index();
-    const float mine[4] = {largest<D>(gamma, thread), largest<D>(beta, thread), largest<N>(inverses, thread),
-                           largest<N>(biases, thread)};
-    if (thread % 32 == 0)
-      for (int i = 0; i < 4; i++) reduce[i * WARPS + thread / 32] = mine[i];
-    named_barrier_sync(CONSUMER_BARRIER, CONSUMERS);
-    float all[4] = {0.f, 0.f, 0.f, 0.f};
-#pragma unroll
-    for (int i = 0; i < 4 * WARPS; i++) all[i / WARPS] = fmaxf(all[i / WARPS], reduce[i]);
-    return {scale_for(norm_bound(all[0], all[1])), scale_for(product_bound(all[0], all[1], all[2] * 16384.f, all[3]))};
   }
 };
 

@@ -1,7 +1,7 @@
 /* The exact block on Hopper: exact.cuh says what it computes, the other files how each stage does.
 
-   Grid: one block per SM, cooperative; 384 threads: two warpgroups that compute and a producer thread that keeps them
-   supplied. Shared memory: SHARED_BYTES. Stages, a grid barrier (1.2 us) after each:
+   Grid: one block per SM, cooperative; 384 threads: two warpgroups that compute and one that keeps them supplied: it feeds the
+   rings, meets the other blocks and finds scales. Shared memory: SHARED_BYTES. Stages, a grid barrier (1.2 us) after each:
 
      weights -> images (of W_qkv; the rest beside QKV where SMs are idle there), h = LN1(x)
      Q | K | V = h W_qkv + b_qkv      att = attention(Q, K, V)      parts = att W_attn
@@ -19,108 +19,162 @@ namespace exact90 {
 
 // How a product is cut: found anew by each role where it is needed.
 template <int MATRIX>
-__device__ __forceinline__ Cut cut_of(int rows) {
-  return Cut::of(rows, MATRIX == MATRIX_QKV ? QKV : MATRIX == MATRIX_FC ? FFN : D, MATRIX == MATRIX_PROJ,
-                 MATRIX == MATRIX_PROJ ? 16 : MATRIX == MATRIX_ATTN ? 4 : 1);
+__device__ __forceinline__ Cut cut_of(const ExactArgs& args) {
+  const int sms = crew.size, columns = MATRIX == MATRIX_QKV ? QKV : MATRIX == MATRIX_FC ? FFN : D;
+  const int most_narrow = MATRIX == MATRIX_PROJ ? sms / 2 : 2 * sms;
+  return Cut::of(padded_rows(args), columns, most_narrow, MATRIX == MATRIX_PROJ ? 16 : MATRIX == MATRIX_ATTN ? 4 : 1);
 }
 
-// Slabs that are split before QKV if the rest is not: those of W_qkv, and as many more as keep all blocks busy.
-__device__ __forceinline__ int early_slabs() { return (SLABS_QKV + crew.size - 1) / crew.size * crew.size; }
-// Blocks that have a unit of QKV. If enough others are left they split the other slabs meanwhile.
-__device__ __forceinline__ int busy_with_qkv(int rows) {
-  return rows / ROW_TILE * (QKV / (cut_of<MATRIX_QKV>(rows).wide ? GROUP : 64));
+// Blocks that have a unit of QKV. If enough others are left they split slabs of the other weights meanwhile.
+__device__ __forceinline__ int busy_with_qkv(const ExactArgs& args) {
+  return padded_rows(args) / ROW_TILE * (QKV / (cut_of<MATRIX_QKV>(args).wide ? GROUP : 64));
 }
 __device__ __forceinline__ bool splits_late(int busy) { return busy + 24 <= crew.size; }
+// Slabs that are split before QKV if the rest is not: those of W_qkv, and as many more as keep all blocks busy, unless the
+// others can do six each beside wide tiles.
+__device__ __forceinline__ int early_slabs(const ExactArgs& args) {
+  const int blocks = crew.size, others = blocks - busy_with_qkv(args);
+  if (cut_of<MATRIX_QKV>(args).wide && 6 * others >= SLABS - SLABS_QKV) return SLABS_QKV;
+  return (SLABS_QKV + blocks - 1) / blocks * blocks;
+}
 
-// All threads of the block: 384, of which the first of the computing ones speaks for the block.
-__device__ __forceinline__ void meet(const ExactArgs& args, uint32_t shared) {
-  fence_async_global();  // what was stored will be read by the copy engine
-  named_barrier_sync(STAGE_BARRIER, THREADS);
-  if (thread_index() == 0) {
-    GridBarrier grid(args.memory, load_shared_word(shared + S_TOP), crew.rank, crew.size);
-    grid.meet();
-    store_shared_word(shared + S_TOP, grid.top);
+/* Between two stages: the computing threads leave() one and enter() the next; a thread of the other warpgroup meets the other
+   blocks for them and says so by BAR_MET. What a thread loads between leaving and entering comes during the meeting. */
+struct Gate {
+  uint32_t shared, parity = 0;
+
+  // `images`: some were stored, which the copy engine will read. That fence waits for loads, too.
+  __device__ __forceinline__ void leave(bool images) {
+    if (images) fence_async_global();
+    named_barrier_sync(STAGE_BARRIER, THREADS);
   }
-  named_barrier_sync(STAGE_BARRIER, THREADS);
-  fence_async_global();
-}
+  __device__ __forceinline__ void enter() {
+    wait_for(shared + BAR_MET, parity);
+    parity ^= 1;
+  }
+};
 
-template <int MATRIX>
-__device__ __forceinline__ void feed_product(Ring<WIDE_SLOTS>& wide, Ring<NARROW_SLOTS>& narrow, const ExactArgs& args, uint32_t shared, bool feeds) {
-  const Memory memory(args);
-  const Cut cut = cut_of<MATRIX>(memory.rows);  // while the others are still busy
-  const Product p{MATRIX == MATRIX_PROJ ? memory.wide() : memory.h(),
-                  memory.base + (MATRIX == MATRIX_QKV    ? AT_QKV
-                                 : MATRIX == MATRIX_ATTN ? AT_ATTN
-                                 : MATRIX == MATRIX_FC   ? AT_FC
-                                                         : AT_PROJ),
-                  MATRIX == MATRIX_QKV  ? QKV
-                  : MATRIX == MATRIX_FC ? FFN
-                                        : D,
-                  MATRIX == MATRIX_PROJ ? FFN / 64 : D / 64, cut};
-  meet(args, shared);
-  if (feeds && cut.wide) feed<Wide>(wide, shared, p, memory.rows);
-  if (feeds && !cut.wide) feed<Narrow>(narrow, shared, p, memory.rows);
-}
-
-__device__ __forceinline__ void produce(const ExactArgs& args, uint32_t shared) {
-  const bool feeds = threadIdx.x == CONSUMERS;
+struct Rings {
   Ring<WIDE_SLOTS> wide;
   Ring<NARROW_SLOTS> narrow;
-  feed_product<MATRIX_QKV>(wide, narrow, args, shared, feeds);
-  meet(args, shared);
-  if (feeds) feed_attention(shared, args);
-  feed_product<MATRIX_ATTN>(wide, narrow, args, shared, feeds);
-  meet(args, shared);
-  feed_product<MATRIX_FC>(wide, narrow, args, shared, feeds);
-  feed_product<MATRIX_PROJ>(wide, narrow, args, shared, feeds);
-  meet(args, shared);
+};
+
+// Between two stages on the side of the warpgroup that supplies the computing ones.
+struct Supplier {
+  const ExactArgs& args;
+  Gate gate;
+  GridBarrier grid;
+  Rings rings;
+  bool feeds, meets;
+
+  __device__ __forceinline__ Supplier(const ExactArgs& args, uint32_t shared)
+      : args(args), gate{shared}, grid(args.memory, crew.rank, crew.size), feeds(threadIdx.x == CONSUMERS), meets(threadIdx.x == CONSUMERS + 32) {}
+
+  __device__ __forceinline__ void pass() {
+    named_barrier_sync(STAGE_BARRIER, THREADS);
+    if (meets) {
+      grid.meet();
+      mbarrier_arrive(gate.shared + BAR_MET);
+    }
+    gate.enter();
+    fence_async_global();
+  }
+
+  template <int MATRIX>
+  __device__ __forceinline__ void feed_product() {
+    const Memory memory(args);
+    const uint32_t shared = gate.shared;
+    const Cut cut = cut_of<MATRIX>(args);  // while the others are still busy
+    const Product p{MATRIX == MATRIX_PROJ ? memory.wide() : memory.h(),
+                    memory.base + (MATRIX == MATRIX_QKV    ? AT_QKV
+                                   : MATRIX == MATRIX_ATTN ? AT_ATTN
+                                   : MATRIX == MATRIX_FC   ? AT_FC
+                                                           : AT_PROJ),
+                    MATRIX == MATRIX_QKV  ? QKV
+                    : MATRIX == MATRIX_FC ? FFN
+                                          : D,
+                    MATRIX == MATRIX_PROJ ? FFN / 64 : D / 64, cut};
+    pass();
+    if (!feeds) return;
+    if (cut.wide)
+      feed<Wide>(rings.wide, shared, p, memory.rows);
+    else
+      feed<Narrow>(rings.narrow, shared, p, memory.rows);
+  }
+  template <int N>
+  __device__ __forceinline__ void find_scales(int gamma, int beta, int inverse, int bias, int half) const {
+    const int thread = static_cast<int>(threadIdx.x) - CONSUMERS - 32;
+    const float* v = Memory(args).vectors();
+    if (thread >= 0) Scales::find<N>(gate.shared, v + gamma, v + beta, v + inverse, v + bias, half, thread);
+  }
+};
+
+// The warpgroup beside the computing ones: one thread feeds the rings, one meets other blocks, all but the first warp find scales.
+__device__ __forceinline__ void supply(const ExactArgs& args, uint32_t shared) {
+  Supplier supplier(args, shared);
+  supplier.feed_product<MATRIX_QKV>();
+  supplier.find_scales<QKV>(V_GAMMA1, V_BETA1, V_INVERSE_QKV, V_B_QKV, 0);
+  supplier.pass();
+  if (supplier.feeds) feed_attention(shared, args);
+  supplier.find_scales<FFN>(V_GAMMA2, V_BETA2, V_INVERSE_FC, V_B_FC, 1);
+  supplier.feed_product<MATRIX_ATTN>();
+  supplier.pass();
+  supplier.feed_product<MATRIX_FC>();
+  supplier.feed_product<MATRIX_PROJ>();
+  supplier.pass();
 }
 
 __device__ __forceinline__ void consume(const ExactArgs& args, uint32_t shared, float* reduce) {
-  Ring<WIDE_SLOTS> wide;
-  Ring<NARROW_SLOTS> narrow;
-  first_norm(args);
-  if (args.phases & EXACT_CAST) {
-    copy_vectors<false>(args);
-    split_slabs<false>(args, shared, reduce, crew.rank, crew.size, splits_late(busy_with_qkv(padded_rows(args))) ? early_slabs() : SLABS);
+  Gate gate{shared};
+  Rings rings;
+  {
+    const bool cast = args.phases & EXACT_CAST;
+    const int early = splits_late(busy_with_qkv(args)) ? early_slabs(args) : SLABS;
+    first_norm(args, [&] {
+      if (cast && crew.rank < early) fetch_slab(args, crew.rank, shared + S_RING);
+    });
+    if (cast) {
+      copy_vectors<false>(args);
+      split_slabs<false>(args, shared, reduce, crew.rank, crew.size, early);
+    }
   }
 #pragma unroll
   for (int half = 0; half < 2; half++) {  // the attention half and the feed-forward half
-    meet(args, shared);
-    float a_inverse;
+    gate.leave(true);
+    gate.enter();
     {
       const Memory memory(args);
       const float* v = memory.vectors();
-      const Scales scales = half ? Scales::of<FFN>(v + V_GAMMA2, v + V_BETA2, v + V_INVERSE_FC, v + V_B_FC, reduce)
-                                 : Scales::of<QKV>(v + V_GAMMA1, v + V_BETA1, v + V_INVERSE_QKV, v + V_B_QKV, reduce);
-      a_inverse = inverse(scales.product);
-      const ToImages to{v + (half ? V_INVERSE_FC : V_INVERSE_QKV), v + (half ? V_B_FC : V_B_QKV), inverse(scales.norm),
-                        scales.product, memory.wide(), half != 0};
-      const int busy = busy_with_qkv(memory.rows), block = crew.rank;
-      if (half == 0 && args.phases & EXACT_CAST && splits_late(busy) && block >= busy)
-        split_slabs<false>(args, shared, reduce, early_slabs() + block - busy, crew.size - busy, SLABS);
-      else if ((half ? cut_of<MATRIX_FC>(memory.rows) : cut_of<MATRIX_QKV>(memory.rows)).wide)
-        product_to_images<Wide>(wide, shared, half ? FFN : QKV, to, memory.rows);
-      else
-        product_to_images<Narrow>(narrow, shared, half ? FFN : QKV, to, memory.rows);
+      const ToImages to{v + (half ? V_INVERSE_FC : V_INVERSE_QKV), v + (half ? V_B_FC : V_B_QKV), memory.wide(), half};
+      const int busy = busy_with_qkv(args), block = crew.rank, slab = early_slabs(args) + block - busy;
+      if (half == 0 && args.phases & EXACT_CAST && splits_late(busy) && block >= busy) {
+        if (slab < SLABS) fetch_slab(args, slab, shared + S_RING);
+        split_slabs<false>(args, shared, reduce, slab, crew.size - busy, SLABS);
+      } else if ((half ? cut_of<MATRIX_FC>(args) : cut_of<MATRIX_QKV>(args)).wide) {
+        product_to_images<Wide>(rings.wide, shared, half ? FFN : QKV, to, memory.rows);
+      } else {
+        product_to_images<Narrow>(rings.narrow, shared, half ? FFN : QKV, to, memory.rows);
+      }
     }
-    meet(args, shared);
+    const float a_inverse = inverse(Scales::found(shared, half).product);
+    gate.leave(true);
+    gate.enter();
     if (half == 0) {
       attention(shared, args, a_inverse);
-      meet(args, shared);
+      gate.leave(true);
+      gate.enter();
     }
-    const int rows = padded_rows(args);
-    const Cut cut = half ? cut_of<MATRIX_PROJ>(rows) : cut_of<MATRIX_ATTN>(rows);
+    const Cut cut = half ? cut_of<MATRIX_PROJ>(args) : cut_of<MATRIX_ATTN>(args);
     if (cut.wide)
-      product_to_parts<Wide>(wide, shared, args, half != 0, cut.splits, a_inverse);
+      product_to_parts<Wide>(rings.wide, shared, args, half != 0, cut.splits, a_inverse);
     else
-      product_to_parts<Narrow>(narrow, shared, args, half != 0, cut.splits, a_inverse);
-    meet(args, shared);
+      product_to_parts<Narrow>(rings.narrow, shared, args, half != 0, cut.splits, a_inverse);
+    gate.leave(false);
+    const auto enter = [&] { gate.enter(); };
     if (half == 0)
-      second_norm(args, cut.splits);
+      second_norm(args, cut.splits, enter);
     else
-      finish_rows(args, cut.splits);
+      finish_rows(args, cut.splits, enter);
   }
 }
 
@@ -135,6 +189,8 @@ __device__ __forceinline__ void init_barriers(uint32_t shared) {
   init(BAR_NARROW, NARROW_SLOTS);
   init(BAR_Q, 1);
   init(BAR_KV, KV_SLOTS);
+  mbarrier_init(shared + BAR_SCALES, SCALE_WARPS);
+  mbarrier_init(shared + BAR_MET, 1);
   fence_mbarrier_init();
 }
 
@@ -160,6 +216,7 @@ extern "C" __global__ void __launch_bounds__(exact90::THREADS, 1) exact(const Ex
   float* reduce = from_shared + S_REDUCE / 4;
   if (!(args.phases & EXACT_FORWARD)) {
     if (threadIdx.x < CONSUMERS) {
+      if (crew.rank < SLABS) fetch_slab(args, crew.rank, shared + S_RING);
       copy_vectors<true>(args);
       split_slabs<true>(args, shared, reduce, crew.rank, crew.size, SLABS);
     }
@@ -174,14 +231,11 @@ extern "C" __global__ void __launch_bounds__(exact90::THREADS, 1) exact(const Ex
       few_rows<FEW_ROWS>(args, from_shared);
     return;
   }
-  if (threadIdx.x == 0) {
-    init_barriers(shared);
-    store_shared_word(shared + S_TOP, GridBarrier(args.memory, crew.rank, crew.size).top);
-  }
+  if (threadIdx.x == 0) init_barriers(shared);
   __syncthreads();
   if (threadIdx.x >= CONSUMERS) {
     registers_decrease<40>();
-    produce(args, shared);
+    supply(args, shared);
   } else {
     registers_increase<232>();
     consume(args, shared, reduce);

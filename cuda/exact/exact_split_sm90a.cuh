@@ -7,6 +7,7 @@
 #pragma once
 
 #include "common/sync_sm90a.cuh"
+#include "common/tma_sm90a.cuh"
 #include "exact/exact_memory_sm90a.cuh"
 
 namespace exact90 {
@@ -41,32 +42,40 @@ struct SlabPlace {
 
 constexpr int SLAB_BYTES = CHUNK * SLAB * 4;
 static_assert(2 * SLAB_BYTES <= RING_BYTES, "fits");
+static_assert(BETA1 == GAMMA1 + D && BETA2 == GAMMA2 + D, "as copy_vectors takes them");
 
 // PTX ISA 9.0, 9.7.9.25.2 cp.async
 template <int BYTES>
-__device__ __forceinline__ void copy_async(uint32_t to, const float* from) {
+__device__ __forceinline__ void copy_async(uint32_t to, const float* from, uint64_t policy) {
   if constexpr (BYTES == 16)
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "l"(policy) : "memory");
   else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
+    asm volatile("cp.async.ca.shared.global.L2::cache_hint [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "l"(policy) : "memory");
+}
+// With few rows the rest of what a call touches stays in L2 if the weights, which are read once, leave it first: 5 us of 71.
+__device__ __forceinline__ uint64_t weights_policy(int rows) {
+  uint64_t normal;
+  asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(normal));  // 9.7.9.17
+  return rows <= ROW_TILE ? evict_first_policy() : normal;
 }
 
 // A thread has 24 pieces of four columns, and nobody else touches them: column 4 (t % 8) of row t / 8 + 32 i.
 constexpr int SLAB_PIECES = CHUNK / 32, PIECE_STEP = CONSUMERS * 16;
 
 // Asks for a slab; one group of copies.
-__device__ __forceinline__ void fetch_slab(const float* weights, int slab, uint32_t to) {
+__device__ __forceinline__ void fetch_slab(const ExactArgs& args, int slab, uint32_t to) {
   const SlabPlace at(slab);
   const int thread = thread_index();
-  const float* from = weights + at.weights + static_cast<size_t>(at.first_k + thread / 8) * at.width + at.column + thread % 8 * 4;
+  const float* from = args.weights + at.weights + static_cast<size_t>(at.first_k + thread / 8) * at.width + at.column + thread % 8 * 4;
   to += 16 * thread;
-  const bool aligned = reinterpret_cast<size_t>(weights) % 16 == 0;
+  const bool aligned = reinterpret_cast<size_t>(args.weights) % 16 == 0;
+  const uint64_t policy = weights_policy(args.rows);
 #pragma unroll 4
   for (int i = 0; i < SLAB_PIECES; i++, from += 32 * at.width, to += PIECE_STEP) {
     if (aligned) {
-      copy_async<16>(to, from);
+      copy_async<16>(to, from, policy);
     } else {
-      for (int j = 0; j < 4; j++) copy_async<4>(to + 4 * j, from + j);
+      for (int j = 0; j < 4; j++) copy_async<4>(to + 4 * j, from + j, policy);
     }
   }
   asm volatile("cp.async.commit_group;" ::: "memory");
@@ -88,17 +97,16 @@ __device__ __forceinline__ void write_slab(const Memory& memory, int slab, uint3
   if (thread < SLAB) memory.vectors()[at.inverse + at.column + thread] = inverse(scale);
 }
 
-// Slabs first, first + step, .. below `end`. By the CONSUMERS threads; `reduce`: 2 x WARPS floats of shared memory.
+// Slabs first, first + step, .. below `end`, of which the first has been asked for. By the CONSUMERS threads; `reduce`: 2 x WARPS floats of shared memory.
 template <bool OBSERVE>
 __device__ __forceinline__ void split_slabs(const ExactArgs& args, uint32_t shared, float* reduce, int first, int step, int end) {
   if (first >= end) return;
   const Memory memory(args);
   uint32_t now = shared + S_RING, next = now + SLAB_BYTES;
-  fetch_slab(args.weights, first, now);
 #pragma unroll 1
   for (int slab = first, turn = 0; slab < end; slab += step, turn ^= 1) {
     if (slab + step < end) {
-      fetch_slab(args.weights, slab + step, next);
+      fetch_slab(args, slab + step, next);
       asm volatile("cp.async.wait_group 1;" ::: "memory");
     } else {
       asm volatile("cp.async.wait_group 0;" ::: "memory");
@@ -123,26 +131,39 @@ __device__ __forceinline__ void split_slabs(const ExactArgs& args, uint32_t shar
   fence_async_shared();  // the copy engine will write where the slabs were
 }
 
-// The vectors, and, when preparing, the alarms about them and the plain weights. All blocks share the work.
+// The vectors, and, when preparing, the alarms about them and the plain weights. All blocks share the work: a load that misses
+// every cache takes a microsecond, so each thread has one of them.
 template <bool PREPARE>
 __device__ __forceinline__ void copy_vectors(const ExactArgs& args) {
   const Memory memory(args);
-  const int first = crew.rank * CONSUMERS + thread_index(), step = crew.size * CONSUMERS;
-  const auto copy = [&](int from, int to, int length, int alarm, float usual) {
-    for (int i = first; i < length; i += step) {
-      const float v = __ldg(args.weights + from + i);
-      memory.vectors()[to + i] = v;
-      if (PREPARE && alarm >= 0) raise(args.alarms, alarm, fabsf(v), usual);
+  constexpr int LENGTH = V_INVERSE_QKV;
+  const int thread = thread_index(), each = (LENGTH + crew.size - 1) / crew.size;
+  for (int j = thread; j < each; j += CONSUMERS) {
+    const int i = crew.rank * each + j;
+    if (i >= LENGTH) break;
+    const auto in = [&](int begin, int end) { return i >= begin && i < end; };
+    int from, alarm = -1;
+    float usual = USUAL_BIAS;
+    if (in(V_GAMMA1, V_GAMMA2)) {
+      from = GAMMA1 + i;
+      alarm = i < V_BETA1 ? ALARM_GAMMA1 : ALARM_BETA1, usual = i < V_BETA1 ? USUAL_GAMMA : USUAL_BETA;
+    } else if (in(V_GAMMA2, V_B_QKV)) {
+      from = GAMMA2 + i - V_GAMMA2;
+      alarm = i < V_BETA2 ? ALARM_GAMMA2 : ALARM_BETA2, usual = i < V_BETA2 ? USUAL_GAMMA : USUAL_BETA;
+    } else if (in(V_B_QKV, V_B_ATTN)) {
+      from = B_QKV + i - V_B_QKV, alarm = ALARM_B_QKV;
+    } else if (in(V_B_ATTN, V_B_FC)) {
+      from = B_ATTN + i - V_B_ATTN;
+    } else if (in(V_B_FC, V_B_PROJ)) {
+      from = B_FC + i - V_B_FC, alarm = ALARM_B_FC;
+    } else {
+      from = B_PROJ + i - V_B_PROJ;
     }
-  };
-  copy(GAMMA1, V_GAMMA1, D, ALARM_GAMMA1, USUAL_GAMMA);
-  copy(BETA1, V_BETA1, D, ALARM_BETA1, USUAL_BETA);
-  copy(GAMMA2, V_GAMMA2, D, ALARM_GAMMA2, USUAL_GAMMA);
-  copy(BETA2, V_BETA2, D, ALARM_BETA2, USUAL_BETA);
-  copy(B_QKV, V_B_QKV, QKV, ALARM_B_QKV, USUAL_BIAS);
-  copy(B_ATTN, V_B_ATTN, D, -1, 0.f);
-  copy(B_FC, V_B_FC, FFN, ALARM_B_FC, USUAL_BIAS);
-  copy(B_PROJ, V_B_PROJ, D, -1, 0.f);
+    const float v = __ldg(args.weights + from);
+    memory.vectors()[i] = v;
+    if (PREPARE && alarm >= 0) raise(args.alarms, alarm, fabsf(v), usual);
+  }
+  const int first = crew.rank * CONSUMERS + thread, step = crew.size * CONSUMERS;
   if (PREPARE)
     for (int i = first; i < WEIGHTS_LEN; i += 8 * step) {
       float v[8];
