@@ -101,7 +101,7 @@ __device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], Ring<S::STA
   const bool releases = (threadIdx.x & 127) == 0;
   int previous = 0;
   for (int k_block = 0; k_block < S::K_BLOCKS; k_block++) {
-    if (warpgroup > 0 && k_block == S::K_BLOCKS - S::LEAD) named_barrier_sync(LEAD_BARRIER + warpgroup - 1, 256);
+    if (S::WARPGROUPS > 1 && warpgroup > 0 && k_block == S::K_BLOCKS - S::LEAD) named_barrier_sync(LEAD_BARRIER + warpgroup - 1, 256);
     mbarrier_wait(full + 8 * at.stage, at.parity);
     const uint32_t a = ring + at.stage * S::STAGE_BYTES + warpgroup * 8192,
                    b = ring + at.stage * S::STAGE_BYTES + S::A_BYTES;
