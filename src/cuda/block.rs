@@ -127,8 +127,14 @@ impl Kernels {
     }
 }
 
-/// The steps of one forward, with what `maps` has of their tensor maps.
-pub fn forward(device: &Device, shape: Shape, buffers: &Buffers, maps: &mut Maps) -> Result<Vec<Step>, Error> {
+/// The steps of one forward, with what `maps` has of their tensor maps. `alone`: no other grids of this library run beside them.
+pub fn forward(
+    device: &Device,
+    shape: Shape,
+    buffers: &Buffers,
+    maps: &mut Maps,
+    alone: bool,
+) -> Result<Vec<Step>, Error> {
     let (mut steps, edge) = match &device.kernels {
         _ if shape.precision == SolvePrecision::Exact => (Vec::new(), Edge::Full),
         Kernels::Portable(kernels) => {
@@ -139,7 +145,7 @@ pub fn forward(device: &Device, shape: Shape, buffers: &Buffers, maps: &mut Maps
             // Alarms that no kernel after the last but one raises can be read while the last one works.
             let settled = shape.prepared || shape.rows() > hopper::plan::DIRECT_ROWS;
             let edge = if settled { Edge::Early } else { Edge::Programmatic };
-            (hopper::block::forward(kernels, shape, buffers, maps)?, edge)
+            (hopper::block::forward(kernels, shape, buffers, maps, alone)?, edge)
         }
     };
     if shape.guarded || shape.precision == SolvePrecision::Exact {

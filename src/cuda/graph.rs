@@ -33,6 +33,7 @@ struct Kept {
 struct Key {
     shape: Shape,
     aligned: bool,
+    alone: bool,
 }
 
 impl Graphs {
@@ -47,11 +48,12 @@ impl Graphs {
         buffers: &Buffers,
         stream: Stream,
     ) -> Result<(), Error> {
-        let key = Key { shape, aligned: buffers.weights.is_multiple_of(16) };
+        let alone = device.has_one_launcher();
+        let key = Key { shape, aligned: buffers.weights.is_multiple_of(16), alone };
         let Some(place) = self.0.iter().position(|kept| kept.key == key) else {
             self.0.truncate(KEPT - 1);
             self.0.insert(0, Kept { key, buffers: *buffers, maps: Maps::default(), graph: None });
-            let steps = block::forward(device, shape, buffers, &mut self.0[0].maps)?;
+            let steps = block::forward(device, shape, buffers, &mut self.0[0].maps, alone)?;
             // SAFETY: the caller's promise.
             return unsafe { run_steps(&steps, stream) };
         };
@@ -59,8 +61,8 @@ impl Graphs {
         let kept = &mut self.0[0];
         match &mut kept.graph {
             Some(_) if kept.buffers == *buffers => {}
-            Some(graph) => graph.point_at(block::forward(device, shape, buffers, &mut kept.maps)?)?,
-            None => kept.graph = Some(Graph::new(block::forward(device, shape, buffers, &mut kept.maps)?)?),
+            Some(graph) => graph.point_at(block::forward(device, shape, buffers, &mut kept.maps, alone)?)?,
+            None => kept.graph = Some(Graph::new(block::forward(device, shape, buffers, &mut kept.maps, alone)?)?),
         }
         kept.buffers = *buffers;
         kept.graph.as_ref().map_or(Ok(()), |graph| graph.launch(stream))
@@ -77,8 +79,11 @@ impl Graphs {
 /// # Safety
 /// As for [`Graphs::run`].
 pub unsafe fn run_plainly(device: &Device, shape: Shape, buffers: &Buffers, stream: Stream) -> Result<(), Error> {
+    // The caller's graph may be launched at any time.
+    device.add_launcher();
+    let steps = block::forward(device, shape, buffers, &mut Maps::default(), false)?;
     // SAFETY: the caller's promise.
-    unsafe { run_steps(&block::forward(device, shape, buffers, &mut Maps::default())?, stream) }
+    unsafe { run_steps(&steps, stream) }
 }
 
 /// Enqueues steps one by one.

@@ -141,7 +141,7 @@ impl Prepared {
             let shape = self.shape(batch, seq_len, !self.order().alarms.are_quiet());
             let (x, parts) = (self.scratch.address(), self.workspace.parts());
             let buffers = Buffers::new(x, x, 0, &shape, parts);
-            Ok(block::forward(self.device, shape, &buffers, &mut Maps::default())?.len())
+            Ok(block::forward(self.device, shape, &buffers, &mut Maps::default(), true)?.len())
         })
     }
 

@@ -4,7 +4,7 @@ use super::arch::Arch;
 use super::device::Device;
 use super::exact;
 use super::hopper::plan::FEW_ROWS;
-use super::memory::{Buffer, fill, wait};
+use super::memory::{Buffer, fill, wait, wait_for_all};
 use crate::dims::{D, FFN, QKV};
 use crate::error::Error;
 use crate::options::Stream;
@@ -95,6 +95,7 @@ pub enum Purpose {
 
 /// The parts for up to so many rows.
 pub struct Workspace {
+    device: &'static Device,
     buffer: Buffer,
     rows: usize,
     sizes: Sizes,
@@ -113,7 +114,13 @@ impl Workspace {
     /// Allocates; the device's context is current.
     pub fn new(device: &'static Device, rows: usize, purpose: Purpose) -> Result<Self, Error> {
         let sizes = Sizes::new(device.arch, rows, purpose);
-        let workspace = Self { buffer: Buffer::new(device, "the workspace", sizes.total())?, rows, sizes };
+        let buffer = Buffer::new(device, "the workspace", sizes.total())?;
+        device.add_launcher();
+        let workspace = Self { device, buffer, rows, sizes };
+        if !device.has_one_launcher() {
+            // What the others have enqueued so far may not expect company.
+            wait_for_all()?;
+        }
         let parts = workspace.parts();
         fill(parts.alarms, 0, ALARMS_BYTES, Stream::LEGACY)?;
         fill(parts.exact, 0, COUNTERS, Stream::LEGACY)?;
@@ -152,6 +159,12 @@ impl Workspace {
             here
         });
         Parts { alarms, packed, vectors, few, few_weights, exact, h, qkv, x1, f, statistics: next, x_copy }
+    }
+}
+
+impl Drop for Workspace {
+    fn drop(&mut self) {
+        self.device.remove_launcher();
     }
 }
 

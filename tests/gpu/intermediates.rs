@@ -57,7 +57,7 @@ pub fn stages(arch: Arch) {
         // Weights in every alignment of a float.
         let weights = Memory::new(super::rig::Kind::Device, WEIGHTS_LEN, 4 * (index % 4)).with(&host_weights);
         check(arch, shape, &weights, &host_weights, |device, buffers| {
-            block::forward(device, shape, buffers, &mut Maps::default())
+            block::forward(device, shape, buffers, &mut Maps::default(), false)
         });
     }
 }
@@ -82,7 +82,7 @@ pub fn hopper_forms(arch: Arch) {
                 }
                 *launch = other;
             }
-            hopper::block::steps(kernels, &launches, shape, buffers, &mut Maps::default())
+            hopper::block::steps(kernels, &launches, shape, buffers, &mut Maps::default(), true)
         });
     };
     for gemm in Gemm::ALL {

@@ -17,8 +17,14 @@ use crate::precision::SolvePrecision;
 use crate::weights::{B_ATTN, W_ATTN, W_FC, W_PROJ, W_QKV};
 
 /// The steps of one forward.
-pub fn forward(kernels: &Kernels, shape: Shape, buffers: &Buffers, maps: &mut Maps) -> Result<Vec<Step>, Error> {
-    steps(kernels, &plan::forward(kernels.chip, shape, buffers.weights.is_multiple_of(16)), shape, buffers, maps)
+pub fn forward(
+    kernels: &Kernels,
+    shape: Shape,
+    buffers: &Buffers,
+    maps: &mut Maps,
+    alone: bool,
+) -> Result<Vec<Step>, Error> {
+    steps(kernels, &plan::forward(kernels.chip, shape, buffers.weights.is_multiple_of(16)), shape, buffers, maps, alone)
 }
 
 /// The steps of these launches.
@@ -28,6 +34,7 @@ pub fn steps(
     shape: Shape,
     buffers: &Buffers,
     maps: &mut Maps,
+    alone: bool,
 ) -> Result<Vec<Step>, Error> {
     // The statistics of a row lie as far apart as the attention projection has tiles in it.
     let row_tiles = launches.iter().find_map(|launch| match launch.kernel {
@@ -41,7 +48,7 @@ pub fn steps(
             matches!(launch.kernel, Kernel::Attention { .. }) && launch.cast.start >= CHUNKS_QKV + CHUNKS_ATTN
         });
     let row_tiles = row_tiles.unwrap_or(0) as u32;
-    let mut call = Call { buffers, shape, alarms, row_tiles, attn_early, maps };
+    let mut call = Call { buffers, shape, alarms, row_tiles, attn_early, alone, maps };
     launches.iter().map(|launch| call.step(kernels, launch)).collect()
 }
 
@@ -49,7 +56,8 @@ pub fn steps(
 pub fn prepare(kernels: &Kernels, buffers: &Buffers) -> Result<Vec<Step>, Error> {
     let precision = SolvePrecision::Fast;
     let shape = Shape { batch: 0, seq_len: 0, causal: false, prepared: false, precision, guarded: false };
-    let mut call = Call { buffers, shape, alarms: 0, row_tiles: 0, attn_early: false, maps: &mut Maps::default() };
+    let mut call =
+        Call { buffers, shape, alarms: 0, row_tiles: 0, attn_early: false, alone: false, maps: &mut Maps::default() };
     let wanted = |launch: &&Launch| launch.kernel == Kernel::FewPrepare || buffers.parts.packed != 0;
     plan::prepare().iter().filter(wanted).map(|launch| call.step(kernels, launch)).collect()
 }
@@ -63,6 +71,8 @@ struct Call<'a> {
     row_tiles: u32,
     /// Whether W_attn is cast before attention begins, so that its product may fetch it while attention runs
     attn_early: bool,
+    /// Whether no other grids of this library run beside these
+    alone: bool,
     maps: &'a mut Maps,
 }
 
@@ -89,7 +99,7 @@ impl Call<'_> {
             threads: launch.threads,
             shared: launch.shared,
             edge: if first { Edge::Full } else { Edge::Programmatic },
-            cooperative: launch.kernel.is_resident(),
+            cooperative: launch.kernel.is_resident(self.alone),
             arguments,
         })
     }

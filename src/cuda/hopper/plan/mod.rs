@@ -53,13 +53,17 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    /// Whether blocks wait for others all over the grid. Such a grid is launched cooperatively, all of it or nothing: half of it could wait for ever for
-    /// places that half of another stream's has. The attention projection on its own is launched plainly, which saves it about a microsecond: its blocks
-    /// wait only for the up to 7 others of their rows, which start right before or after them. So of each such grid at most 7 blocks wait for others that
-    /// have no place yet, and on 132 SMs not even 18 streams at once fill the GPU with them; cooperative grids never wait halfway.
+    /// Whether its blocks wait for others of the grid, so that it is launched cooperatively, all of it or nothing: half of it could wait for ever for
+    /// places that half of another stream's has. In the attention projection of more rows they wait only for the up to 7 others of their rows, which start
+    /// right before or after them; while it is `alone`, nothing keeps those out, and a plain launch saves it about a microsecond. But a cooperative grid
+    /// that waits for its turn does: then nobody may wait for a place halfway.
     #[must_use]
-    pub fn is_resident(self) -> bool {
-        matches!(self, Self::Few { .. } | Self::AttentionProj { .. })
+    pub fn is_resident(self, alone: bool) -> bool {
+        match self {
+            Self::Few { .. } | Self::AttentionProj { .. } => true,
+            Self::Gemm { gemm: Gemm::AttnProj, .. } => !alone,
+            _ => false,
+        }
     }
 }
 
