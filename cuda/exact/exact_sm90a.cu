@@ -224,11 +224,13 @@ extern "C" __global__ void __launch_bounds__(exact90::THREADS, 1) exact(const Ex
   }
   if (args.rows <= FEW_ROWS) {
     if (args.rows <= 1)
-      few_rows<1>(args, from_shared);
+      few_rows<1, false>(args, from_shared);
     else if (args.rows <= 4)
-      few_rows<4>(args, from_shared);
+      few_rows<4, false>(args, from_shared);
+    else if (args.rows <= FEW_PART)
+      few_rows<FEW_PART, false>(args, from_shared);
     else
-      few_rows<FEW_ROWS>(args, from_shared);
+      few_rows<FEW_PART, true>(args, from_shared);
     return;
   }
   if (threadIdx.x == 0) init_barriers(shared);

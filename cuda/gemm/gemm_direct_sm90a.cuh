@@ -99,6 +99,7 @@ __device__ __forceinline__ Observation convert(const float* b, uint32_t ring, ui
     }
     fence_async_shared();
     mbarrier_arrive(full + 8 * at.stage);
+    look.see_vanished(v, seen);
     if (part + S::GROUPS < S::PARTS) fetch();
     look.move_to(seen);
 #pragma unroll

@@ -57,7 +57,8 @@ pub struct Shape {
     pub prepared: bool,
     /// Of the matrix products.
     pub precision: SolvePrecision,
-    /// The exact kernel looks behind the fast ones whether their result stands. Not in precision exact, where there are none.
+    /// It is looked at behind the fast kernels whether their result stands, by the exact kernel or the last fast one. Not in precision exact, where there
+    /// are none.
     pub guarded: bool,
 }
 
@@ -148,7 +149,8 @@ pub fn forward(
             (hopper::block::forward(kernels, shape, buffers, maps, alone)?, edge)
         }
     };
-    if shape.guarded || shape.precision == SolvePrecision::Exact {
+    let guards_itself = matches!(&device.kernels, Kernels::Hopper(_)) && hopper::plan::guards_itself(shape);
+    if shape.precision == SolvePrecision::Exact || (shape.guarded && !guards_itself) {
         steps.push(device.kernels.exact().forward(device.sms, shape, buffers, edge));
     }
     Ok(steps)

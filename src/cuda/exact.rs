@@ -1,6 +1,6 @@
 //! The exact kernel: the whole block at nearly fp32's accuracy in one resident launch, with the same arguments on every architecture. It is the call
 //! itself in precision exact. In the others it comes last and looks at the alarms: usually it ends at once, else it computes output again. Where the
-//! host knows that there are no alarms it does not come at all.
+//! host knows that there are no alarms, or where the fast kernel decides for itself, it does not come at all.
 
 use super::arch::Arch;
 use super::block::{Buffers, Shape};
@@ -32,6 +32,16 @@ pub fn form(arch: Arch) -> Form {
         Arch::Sm75 => portable(46_080),
         Arch::Sm80 => portable(87_552),
         Arch::Sm90a => Form { threads: 384, shared: 226_432, fixed: 40_971_520, prepared: 28_351_488, per_row: 21_504 },
+    }
+}
+
+/// How a call in this precision is decided, as `Rule` of cuda/common/alarm.cuh has it.
+#[must_use]
+pub fn rule(precision: SolvePrecision) -> u32 {
+    match precision {
+        SolvePrecision::Exact => 0,
+        SolvePrecision::Fast => 1,
+        SolvePrecision::Auto => 2,
     }
 }
 
@@ -75,12 +85,7 @@ impl Kernel {
     fn step(&self, sms: usize, shape: Shape, buffers: &Buffers, phases: Phases, edge: Edge) -> Step {
         let Buffers { x, output, weights, x_copy, parts, .. } = *buffers;
         let x = if x_copy == 0 { x } else { x_copy };
-        let rule = match shape.precision {
-            _ if phases == Phases::Cast => 0,
-            SolvePrecision::Exact => 0,
-            SolvePrecision::Fast => 1,
-            SolvePrecision::Auto => 2,
-        };
+        let rule = if phases == Phases::Cast { 0 } else { rule(shape.precision) };
         // What is known about prepared weights stays true for the next call.
         let keep_alarms = u32::from(shape.prepared);
         let settled = u32::from(edge == Edge::Early);
