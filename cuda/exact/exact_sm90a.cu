@@ -208,6 +208,7 @@ extern "C" __global__ void __launch_bounds__(exact90::THREADS, 1) exact(const Ex
     return;
   }
   if (args.settled) pdl_wait();
+  __syncthreads();  // everybody has read the alarms, which the last block to gather clears
   if (threadIdx.x == 0) crew = args.rule == RULE_EXACT ? Crew{static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x)} : gather(args);
   __syncthreads();
   if (crew.size == 0) return;
