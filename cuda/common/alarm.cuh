@@ -20,7 +20,8 @@ enum Alarm {
   ALARM_BETA2,
   ALARM_B_QKV,
   ALARM_B_FC,
-  ALARMS = 16
+  ALARMS = 16,
+  ALARMS_SAID = 32  // a word further on, of what the blocks of the last fast kernel say
 };
 enum Matrix { MATRIX_QKV, MATRIX_ATTN, MATRIX_FC, MATRIX_PROJ };
 
@@ -49,6 +50,12 @@ __device__ __forceinline__ bool raise(unsigned* alarms, int alarm, float value, 
   atomicMax(alarms + alarm, __float_as_uint(value) & 0x7fffffffu);  // also a NaN
   return true;
 }
+
+// A block has seen all its weights, and raised an alarm about them or not. The word counts the blocks in its lower half, and
+// in its upper half those that have: it tells by itself whether any did, so relaxed accesses do; but what the alarm says may
+// not be there yet.
+constexpr unsigned LOUD = 1u << 16;
+__device__ __forceinline__ void say(unsigned* word, bool loud) { atomicAdd(word, loud ? LOUD + 1 : 1); }
 
 // One number of a vector, by its place among the vectors in the order of workspace.cuh. The biases of the residual
 // branches cannot overflow anything.

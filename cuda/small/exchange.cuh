@@ -62,11 +62,7 @@ __device__ __forceinline__ void send(__half* p, float4 v) {
   store_strong(p, make_uint2(pack(v.x, v.y), pack(v.z, v.w)));
 }
 
-/* Whether any CTA has raised an alarm: each says so in a word that counts them in its lower half, from EMPTY on, and in
-   its upper half those that have. The word itself tells all that is asked here, so relaxed accesses do again; but what
-   an alarm says may not be there yet. */
-constexpr uint32_t LOUD = 1u << 16;
-__device__ __forceinline__ void say(uint32_t* word, bool loud) { atomicAdd(word, loud ? LOUD + 1 : 1); }
+/* Whether any CTA has raised an alarm, once all have said (alarm.cuh): to EMPTY, -1. */
 __device__ __forceinline__ bool anybody_loud(const Exchange& exchange) {
   for (uint32_t polls = 0;; ++polls) {
     const uint32_t said = load_strong_word(exchange.said);

@@ -21,6 +21,7 @@ __device__ __forceinline__ void rescue(const Args& args, float* shared) {
                         EXACT_CAST | EXACT_FORWARD,
                         args.rule,
                         0,
+                        0,
                         0};
   const exact90::Crew all{static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x)};
   if (threadIdx.x == 0) exact90::crew = all;

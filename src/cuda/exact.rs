@@ -62,6 +62,19 @@ enum Phases {
     Both = 3,
 }
 
+/// What comes before a forward.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Behind {
+    /// Whatever it is, it has to end first.
+    Anything,
+    /// A kernel that raises no alarms, so that those of the kernels before it can be read while it works; or whose blocks, so many, say when they have
+    /// raised theirs.
+    Settled {
+        #[allow(missing_docs)]
+        speakers: u32,
+    },
+}
+
 impl Kernel {
     /// Finds it among the architecture's files.
     pub fn load(modules: &Modules, arch: Arch) -> Result<Self, Error> {
@@ -72,28 +85,31 @@ impl Kernel {
     /// Brings the weights of `buffers` into their workspace, for later calls.
     #[must_use]
     pub fn prepare(&self, sms: usize, shape: Shape, buffers: &Buffers) -> Step {
-        self.step(sms, shape, buffers, Phases::Cast, Edge::Full)
+        self.step(sms, shape, buffers, Phases::Cast, Behind::Anything)
     }
 
     /// Computes output, or looks whether that is needed.
     #[must_use]
-    pub fn forward(&self, sms: usize, shape: Shape, buffers: &Buffers, edge: Edge) -> Step {
+    pub fn forward(&self, sms: usize, shape: Shape, buffers: &Buffers, behind: Behind) -> Step {
         let phases = if shape.prepared { Phases::Forward } else { Phases::Both };
-        self.step(sms, shape, buffers, phases, edge)
+        self.step(sms, shape, buffers, phases, behind)
     }
 
-    fn step(&self, sms: usize, shape: Shape, buffers: &Buffers, phases: Phases, edge: Edge) -> Step {
+    fn step(&self, sms: usize, shape: Shape, buffers: &Buffers, phases: Phases, behind: Behind) -> Step {
         let Buffers { x, output, weights, x_copy, parts, .. } = *buffers;
         let x = if x_copy == 0 { x } else { x_copy };
         let rule = if phases == Phases::Cast { 0 } else { rule(shape.precision) };
         // What is known about prepared weights stays true for the next call.
         let keep_alarms = u32::from(shape.prepared);
-        let settled = u32::from(edge == Edge::Early);
+        let (edge, settled) = match behind {
+            Behind::Anything => (Edge::Full, pair(0, 0)),
+            Behind::Settled { speakers } => (Edge::Early, pair(1, speakers)),
+        };
         let numbers = [
             pair(buffers.rows as u32, buffers.seq_len as u32),
             pair(u32::from(shape.causal), phases as u32),
             pair(rule, keep_alarms),
-            pair(settled, 0),
+            settled,
         ];
         let words = [x, output, weights, parts.exact, parts.alarms];
         Step {
