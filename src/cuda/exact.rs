@@ -70,7 +70,7 @@ pub enum Behind {
     /// A kernel that raises no alarms, so that those of the kernels before it can be read while it works; or whose blocks, so many, say when they have
     /// raised theirs.
     Settled {
-        #[allow(missing_docs)]
+        /// Blocks that say so.
         speakers: u32,
     },
 }
