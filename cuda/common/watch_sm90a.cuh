@@ -1,6 +1,5 @@
 /* Watching weights on their way through a product, two at a time as the fp16 that they have become: half the work of an Observation in fp32, which adds up to
-   microseconds where products wait for their weights. What is beyond fp16 counts as infinite, what vanishes in it as zero; but where everything that a thread
-   has seen did, it looks again. */
+   microseconds where products wait for their weights. What is beyond fp16 counts as infinite, what vanishes in it as zero. */
 #pragma once
 #include <cuda_fp16.h>
 
@@ -19,20 +18,6 @@ struct HalfObservation {
   __device__ __forceinline__ void add(uint32_t low, uint32_t high) {
     see(largest[0], squares[0], low);
     see(largest[1], squares[1], high);
-  }
-
-  __device__ __forceinline__ bool is_zero() const { return ((largest[0] | largest[1]) & 0x7fff7fffu) == 0; }
-  // `bits`: of all of them in fp32, or'ed. Whatever is there is tiny.
-  __device__ __forceinline__ static void see_vanished(uint32_t bits, Observation& all) {
-    if (bits & 0x7fffffffu) all.largest = fmaxf(all.largest, 1.17549435e-38f);
-  }
-  template <int N>
-  __device__ __forceinline__ void see_vanished(const float4 (&v)[N], Observation& all) const {
-    if (!is_zero()) return;
-    uint32_t bits = 0;
-#pragma unroll
-    for (int i = 0; i < N; i++) bits |= __float_as_uint(v[i].x) | __float_as_uint(v[i].y) | __float_as_uint(v[i].z) | __float_as_uint(v[i].w);
-    see_vanished(bits, all);
   }
 
   // The squares of a few dozen usual weights in fp16, and all others in fp32

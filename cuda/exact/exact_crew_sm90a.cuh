@@ -1,8 +1,8 @@
-/* Which blocks compute. A launch that is all there is to do is cooperative: all of its blocks run, or none. Behind a fast
-   chain the kernel is launched plainly, because a cooperative one starts only when every SM is free: 1.3 to 2.6 us later,
-   measured with nothing to do on an H200. So blocks that must compute again cannot wait for all the others: some may
-   never come while kernels of other streams, in the same situation, hold their SMs. They wait a while; then those that
-   have come are the crew, and who comes later leaves. Nobody of the crew waits for anybody outside of it. */
+/* Which blocks compute: all of the grid, because the kernel is launched cooperatively. A launch that is all there is to do
+   has to be; behind a fast chain it costs 1.3 to 2.6 us (H200, with nothing to do), because such a grid starts only when
+   every SM is free. So blocks that must compute again are ready for a plain launch: some may never come while kernels of
+   other streams, in the same situation, hold their SMs. They wait a while; then those that have come are the crew, and who
+   comes later leaves. Nobody of the crew waits for anybody outside of it. */
 #pragma once
 
 #include "exact/exact_memory_sm90a.cuh"

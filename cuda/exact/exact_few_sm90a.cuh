@@ -1,11 +1,9 @@
-/* The exact block for up to 32 rows: fp32 multiply-adds straight from the fp32 weights, which are read once.
+/* The exact block for up to 16 rows: fp32 multiply-adds straight from the fp32 weights, which are read once.
 
    No scales, no tensor cores: 7 million multiply-adds a row are little. A unit of work is 8 columns and all of K; a pair of
    lanes reads the 32 bytes of one k, so a pass of the block takes 192 of them, and all loads of a stage leave before the
    grid barrier in front of it. Every block normalizes all rows, and does all attention, for itself: that costs less than
    one more barrier. Four stages: LN1 and QKV; attention, W_attn and residual; LN2, FC and GELU; proj and residual.
-   More than 16 rows are multiplied in two parts, with the same weights in registers; Q, K and V of so many do not fit into
-   a block, so that attention is a stage of its own, which the warps of the grid share.
    All 384 threads. Limiter: the latency of barriers and loads one after the other, then L2. */
 #pragma once
 
@@ -14,16 +12,15 @@
 
 namespace exact90 {
 
-constexpr int FEW_ROWS = 32, FEW_PART = 16;
+constexpr int FEW_ROWS = 16;
 constexpr int UNIT = 8;                    // columns
 constexpr int PASS = THREADS / 2;          // k of a pass
 constexpr int FEW_WARPS = THREADS / 32;
 constexpr int QKV_PITCH = QKV + 4;         // floats of a row in shared memory, without bank conflicts between keys
-constexpr int FEW_SUMS = FEW_PART * (QKV_PITCH + D);  // floats in front of the sums
+constexpr int FEW_SUMS = FEW_ROWS * (QKV_PITCH + D);  // floats in front of the sums
 constexpr int MAX_BATCH = 3;
-constexpr int FEW_BYTES = (FEW_SUMS + MAX_BATCH * FEW_WARPS * FEW_PART * UNIT) * 4;
-static_assert(FFN <= QKV_PITCH + D && FEW_ROWS * D <= FEW_SUMS, "of the stages, attention needs most");
-static_assert(FEW_BYTES <= SHARED_BYTES - 1024, "fits");
+static_assert(FFN <= QKV_PITCH + D, "of the stages, attention needs most");
+static_assert((FEW_SUMS + MAX_BATCH * FEW_WARPS * FEW_ROWS * UNIT) * 4 <= SHARED_BYTES - 1024, "fits");
 
 /* BATCH units of a block at a time, block, block + blocks, .. : their weights, asked for as early as possible. */
 template <int RT, int BATCH, int K>
@@ -160,59 +157,19 @@ __device__ __forceinline__ void few_attention(const float* qkv, float* att, int 
   }
 }
 
-// The same for up to 32 keys, from and to memory. qkv: rows of QKV.
-__device__ __forceinline__ void few_attention_spread(const float* qkv, float* att, int rows, int seq_len, bool causal) {
-  const int lane = threadIdx.x % 32;
-  for (int i = crew.rank + crew.size * (threadIdx.x / 32); i < rows * HEADS; i += crew.size * FEW_WARPS) {
-    const int row = i / HEADS, head = i % HEADS, begin = row / seq_len * seq_len;
-    const int keys = causal ? row - begin + 1 : min(seq_len, rows - begin);
-    const float* q = qkv + row * QKV + head * HEAD_DIM;
-    const float* k = qkv + min(begin + lane, rows - 1) * QKV + D + head * HEAD_DIM;
-    float s = 0.f;
-#pragma unroll 8
-    for (int c = 0; c < HEAD_DIM; c += 4) {
-      const float4 a = load_4(q + c), b = load_4(k + c);
-      s = fmaf(a.x, b.x, fmaf(a.y, b.y, fmaf(a.z, b.z, fmaf(a.w, b.w, s))));
-    }
-    s *= 0.125f;
-    float most = lane < keys ? s : -INFINITY;
-#pragma unroll
-    for (int lanes = 16; lanes; lanes /= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, lanes));
-    const float p = lane < keys ? expf(s - most) : 0.f, sum = warp_sum(p);
-    const float* v = qkv + begin * QKV + 2 * D + head * HEAD_DIM + 2 * lane;
-    float x = 0.f, y = 0.f;
-#pragma unroll 8
-    for (int j = 0; j < keys; j++) {
-      const float share = __shfl_sync(~0u, p, j);
-      const float2 value = __ldcg(reinterpret_cast<const float2*>(v + j * QKV));
-      x = fmaf(share, value.x, x);
-      y = fmaf(share, value.y, y);
-    }
-    __stcg(reinterpret_cast<float2*>(att + row * D + head * HEAD_DIM + 2 * lane), make_float2(x / sum, y / sum));
-  }
-}
-
-// RT rows at a time, all of them or, where TWICE, half.
-template <int RT, bool TWICE>
+template <int RT>
 __device__ __forceinline__ void few_rows(const ExactArgs& args, float* shared) {
   const Memory memory(args);
   GridBarrier grid(args.memory, crew.rank, crew.size);
   const float* weights = args.phases & EXACT_CAST ? args.weights : memory.plain();
   const bool aligned = reinterpret_cast<size_t>(weights) % 16 == 0;
   const int rows = args.rows, block = crew.rank, blocks = crew.size;
-  float *qkv = reinterpret_cast<float*>(memory.wide()), *x1 = memory.x1(), *f = memory.partial(), *att = reinterpret_cast<float*>(memory.h());
+  float *qkv = reinterpret_cast<float*>(memory.wide()), *x1 = memory.x1(), *f = memory.partial();
   float* sums = shared + FEW_SUMS;
   const auto meet = [&] {
     __syncthreads();
     if (threadIdx.x == 0) grid.meet();
     __syncthreads();
-  };
-  const auto multiply = [&](const auto& columns, int depth, int width, int first, auto finish) {  // rows of `shared`
-#pragma unroll 1
-    for (int top = 0; top < rows; top += RT) {
-      columns.multiply(shared + top * depth, sums, rows - top, width, first, [&](int row, int column, float v) { finish(top + row, column, v); });
-      if (!TWICE) break;
-    }
   };
   // The sums of further batches, where the grid is smaller than usual, are asked for when their turn comes.
   FewColumns<RT, 3, D> qkv_columns;
@@ -221,39 +178,23 @@ __device__ __forceinline__ void few_rows(const ExactArgs& args, float* shared) {
   __syncthreads();
   for (int first = block; first < QKV / UNIT; first += 3 * blocks) {
     if (first != block) qkv_columns.fetch(weights + W_QKV, weights + B_QKV, QKV, aligned, first);
-    multiply(qkv_columns, D, QKV, first, [&](int row, int column, float v) { __stcg(qkv + row * QKV + column, v); });
+    qkv_columns.multiply(shared, sums, rows, QKV, first, [&](int row, int column, float v) { __stcg(qkv + row * QKV + column, v); });
   }
 
   FewColumns<RT, 1, D> attn_columns;
   attn_columns.fetch(weights + W_ATTN, weights + B_ATTN, D, aligned, block);
   meet();
-  if (TWICE) {
-    few_attention_spread(qkv, att, rows, args.seq_len, args.causal);
-    meet();
-  }
   if (block < D / UNIT) {
-    const auto finish = [&](int row, int column, float v) { __stcg(x1 + row * D + column, load(args.x + row * D + column) + v); };
-    const auto fetch_next = [&](int first) {
+    float* att = shared + FEW_ROWS * QKV_PITCH;
+    for (int i = threadIdx.x; i < rows * (QKV / 4); i += THREADS)
+      *reinterpret_cast<float4*>(shared + i / (QKV / 4) * QKV_PITCH + i % (QKV / 4) * 4) = load_4(qkv + 4 * i);
+    __syncthreads();
+    few_attention(shared, att, rows, args.seq_len, args.causal);
+    __syncthreads();
+    for (int first = block; first < D / UNIT; first += blocks) {
       if (first != block) attn_columns.fetch(weights + W_ATTN, weights + B_ATTN, D, aligned, first);
-    };
-    if (TWICE) {
-      for (int i = threadIdx.x; i < rows * (D / 4); i += THREADS) *reinterpret_cast<float4*>(shared + 4 * i) = load_4(att + 4 * i);
-      __syncthreads();
-      for (int first = block; first < D / UNIT; first += blocks) {
-        fetch_next(first);
-        multiply(attn_columns, D, D, first, finish);
-      }
-    } else {
-      float* near = shared + FEW_PART * QKV_PITCH;
-      for (int i = threadIdx.x; i < rows * (QKV / 4); i += THREADS)
-        *reinterpret_cast<float4*>(shared + i / (QKV / 4) * QKV_PITCH + i % (QKV / 4) * 4) = load_4(qkv + 4 * i);
-      __syncthreads();
-      few_attention(shared, near, rows, args.seq_len, args.causal);
-      __syncthreads();
-      for (int first = block; first < D / UNIT; first += blocks) {
-        fetch_next(first);
-        attn_columns.multiply(near, sums, rows, D, first, finish);
-      }
+      attn_columns.multiply(att, sums, rows, D, first,
+                            [&](int row, int column, float v) { __stcg(x1 + row * D + column, load(args.x + row * D + column) + v); });
     }
   }
 
@@ -264,28 +205,20 @@ __device__ __forceinline__ void few_rows(const ExactArgs& args, float* shared) {
   __syncthreads();
   for (int first = block; first < FFN / UNIT; first += 3 * blocks) {
     if (first != block) fc_columns.fetch(weights + W_FC, weights + B_FC, FFN, aligned, first);
-    multiply(fc_columns, D, FFN, first, [&](int row, int column, float v) { __stcg(f + row * FFN + column, gelu_exact(v)); });
+    fc_columns.multiply(shared, sums, rows, FFN, first,
+                        [&](int row, int column, float v) { __stcg(f + row * FFN + column, gelu_exact(v)); });
   }
 
   FewColumns<RT, 1, FFN> proj_columns;
   proj_columns.fetch(weights + W_PROJ, weights + B_PROJ, D, aligned, block);
   meet();
   if (block < D / UNIT) {
-    int held = block;
-#pragma unroll 1
-    for (int top = 0; top < rows; top += RT) {
-      const int part = min(rows - top, RT);
-      for (int i = threadIdx.x; i < part * (FFN / 4); i += THREADS) *reinterpret_cast<float4*>(shared + 4 * i) = load_4(f + top * FFN + 4 * i);
-      __syncthreads();
-      for (int first = block; first < D / UNIT; first += blocks) {
-        if (first != held) proj_columns.fetch(weights + W_PROJ, weights + B_PROJ, D, aligned, first);
-        held = first;
-        proj_columns.multiply(shared, sums, part, D, first, [&](int row, int column, float v) {
-          row += top;
-          args.output[row * D + column] = load(x1 + row * D + column) + v;
-        });
-      }
-      if (!TWICE) break;
+    for (int i = threadIdx.x; i < rows * (FFN / 4); i += THREADS) *reinterpret_cast<float4*>(shared + 4 * i) = load_4(f + 4 * i);
+    __syncthreads();
+    for (int first = block; first < D / UNIT; first += blocks) {
+      if (first != block) proj_columns.fetch(weights + W_PROJ, weights + B_PROJ, D, aligned, first);
+      proj_columns.multiply(shared, sums, rows, D, first,
+                            [&](int row, int column, float v) { args.output[row * D + column] = load(x1 + row * D + column) + v; });
     }
   }
 }

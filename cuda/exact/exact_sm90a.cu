@@ -194,29 +194,13 @@ __device__ __forceinline__ void init_barriers(uint32_t shared) {
   fence_mbarrier_init();
 }
 
-// Whether any of the predecessor's blocks has raised an alarm, once all have said; or any kernel before. The blocks run or have
-// ended, because this kernel starts only when they have let it. By the first warp, for the block: all warps of the grid at one
-// word would wait for one another.
-__device__ __forceinline__ bool anything_said(const ExactArgs& args) {
-  const unsigned word = threadIdx.x < ALARMS ? __ldcg(args.alarms + threadIdx.x) : 0;
-  unsigned said, polls = 0;
-  do {
-    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(said) : "l"(args.alarms + ALARMS_SAID) : "memory");  // PTX ISA 9.0, 9.7.9.8
-    bound(++polls);
-  } while (said % LOUD != args.speakers);
-  return said >= LOUD || word != 0;
-}
-
 }  // namespace exact90
 
 extern "C" __global__ void __launch_bounds__(exact90::THREADS, 1) exact(const ExactArgs args) {
   using namespace exact90;
   if (!args.settled) pdl_wait();
   // Usually all: as little as possible in front of it, which is worth 0.35 us of the chain at 1024 rows on an H200.
-  if (args.rule != RULE_EXACT) {
-    if (args.speakers == 0 ? !any_raised(args.alarms) : !__syncthreads_or(threadIdx.x < 32 && anything_said(args))) asm volatile("exit;");
-    if (args.speakers > 0) pdl_wait();  // what the alarms say is there now
-  }
+  if (args.rule != RULE_EXACT && !any_raised(args.alarms)) asm volatile("exit;");
   bool raised;
   if (args.phases & EXACT_FORWARD && !must_rescue(args.alarms, args.rule, raised)) {
     // Without alarms the fast result stands, too: no matter who reads them before or after this.
@@ -241,13 +225,11 @@ extern "C" __global__ void __launch_bounds__(exact90::THREADS, 1) exact(const Ex
   }
   if (args.rows <= FEW_ROWS) {
     if (args.rows <= 1)
-      few_rows<1, false>(args, from_shared);
+      few_rows<1>(args, from_shared);
     else if (args.rows <= 4)
-      few_rows<4, false>(args, from_shared);
-    else if (args.rows <= FEW_PART)
-      few_rows<FEW_PART, false>(args, from_shared);
+      few_rows<4>(args, from_shared);
     else
-      few_rows<FEW_PART, true>(args, from_shared);
+      few_rows<FEW_ROWS>(args, from_shared);
     return;
   }
   if (threadIdx.x == 0) init_barriers(shared);

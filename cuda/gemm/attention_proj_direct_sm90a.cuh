@@ -83,7 +83,6 @@ struct AttentionProj {
       look.add(low, high);
       store_shared_words(to + p * DOWN * 64, low, high);
     }
-    look.see_vanished(v, seen);
     look.move_to(seen);
     fence_async_shared();
     if (args.alarms != nullptr && row64 == 0) seen.report(args.alarms, MATRIX_ATTN, 32.f * 4 * PIECES);

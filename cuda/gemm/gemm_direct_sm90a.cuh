@@ -99,7 +99,6 @@ __device__ __forceinline__ Observation convert(const float* b, uint32_t ring, ui
     }
     fence_async_shared();
     mbarrier_arrive(full + 8 * at.stage);
-    look.see_vanished(v, seen);
     if (part + S::GROUPS < S::PARTS) fetch();
     look.move_to(seen);
 #pragma unroll
@@ -149,17 +148,6 @@ __device__ __forceinline__ void multiply(float (&d)[S::BN / 2], uint32_t ring, u
   wgmma_wait<0>();
 }
 
-// By all converters: whether any of their warps' first lanes has raised an alarm. PTX ISA 9.0, 9.7.13.1 barrier.red
-template <class S>
-__device__ __forceinline__ bool any_converter(bool raised) {
-  int any;
-  asm volatile("{\n.reg .pred p, q;\nsetp.ne.s32 p, %1, 0;\nbarrier.cta.red.or.pred q, 1, %2, p;\nselp.s32 %0, 1, 0, q;\n}"
-               : "=r"(any)
-               : "r"(static_cast<int>(raised)), "n"(S::CONVERTERS)
-               : "memory");
-  return any != 0;
-}
-
 // As gemm() of gemm_sm90a.cuh, with one tile for a block and the converters as a third role; `b` is aligned to 4 bytes.
 // Every thread arrives for itself at the ring's barriers: an elected one, after its warp has met, is no faster.
 template <class S, class Epilogue>
@@ -188,13 +176,7 @@ __device__ __forceinline__ void gemm_direct(const CUtensorMap* a, const float* b
       b += static_cast<size_t>(rank * S::PARTS * S::DEPTH) * S::N + n;
       const bool aligned = (reinterpret_cast<uintptr_t>(b) & 15) == 0;
       Observation seen = aligned ? convert<S, true>(b, base, full, empty) : convert<S, false>(b, base, full, empty);
-      if (alarms != nullptr && row == 0) {
-        bool raised = seen.report(alarms, matrix, 32.f * 4 * S::PIECES * S::PARTS / S::GROUPS);
-        if (matrix == MATRIX_PROJ) {  // the last weights; all blocks have their rows here
-          raised = any_converter<S>(raised);
-          if (threadIdx.x == S::MULTIPLIERS + 32) say(alarms + ALARMS_SAID, raised);
-        }
-      }
+      if (alarms != nullptr && row == 0) seen.report(alarms, matrix, 32.f * 4 * S::PIECES * S::PARTS / S::GROUPS);
     } else if (threadIdx.x == S::MULTIPLIERS) {
       produce_a<S>(a, epilogue, base, full, empty, rank * S::PARTS, row);
     }

@@ -62,15 +62,6 @@ __device__ __forceinline__ void send(__half* p, float4 v) {
   store_strong(p, make_uint2(pack(v.x, v.y), pack(v.z, v.w)));
 }
 
-/* Whether any CTA has raised an alarm, once all have said (alarm.cuh): to EMPTY, -1. */
-__device__ __forceinline__ bool anybody_loud(const Exchange& exchange) {
-  for (uint32_t polls = 0;; ++polls) {
-    const uint32_t said = load_strong_word(exchange.said);
-    if (said % LOUD == gridDim.x - 1) return said >= LOUD;
-    if (polls > PATIENCE) __trap();
-  }
-}
-
 /* Makes ready for the next launch what the last one wrote. All threads of all CTAs share the work. */
 __device__ inline void clear(Exchange& old, uint32_t rows, bool split, bool split_proj) {
   const uint32_t first = blockIdx.x * THREADS + threadIdx.x, step = gridDim.x * THREADS;
@@ -85,7 +76,6 @@ __device__ inline void clear(Exchange& old, uint32_t rows, bool split, bool spli
       store_strong(reinterpret_cast<uint4*>(activations.block[i / used]) + i % used,
                    make_uint4(EMPTY, EMPTY, EMPTY, EMPTY));
   };
-  fill(old.said, sizeof old.said);
   fill_blocks(old.qk);
   fill_blocks(old.v);
   fill_blocks(old.x1);

@@ -2,8 +2,7 @@
 
 use super::arch::Arch;
 use super::device::Device;
-use super::exact::Behind;
-use super::launch::Step;
+use super::launch::{Edge, Step};
 use super::tensor_map::Maps;
 use super::workspace::Parts;
 use super::{exact, hopper, portable};
@@ -58,8 +57,7 @@ pub struct Shape {
     pub prepared: bool,
     /// Of the matrix products.
     pub precision: SolvePrecision,
-    /// It is looked at behind the fast kernels whether their result stands, by the exact kernel or the last fast one. Not in precision exact, where there
-    /// are none.
+    /// The exact kernel looks behind the fast ones whether their result stands. Not in precision exact, where there are none.
     pub guarded: bool,
 }
 
@@ -137,20 +135,21 @@ pub fn forward(
     maps: &mut Maps,
     alone: bool,
 ) -> Result<Vec<Step>, Error> {
-    let (mut steps, behind) = match &device.kernels {
-        _ if shape.precision == SolvePrecision::Exact => (Vec::new(), Behind::Anything),
+    let (mut steps, edge) = match &device.kernels {
+        _ if shape.precision == SolvePrecision::Exact => (Vec::new(), Edge::Full),
         Kernels::Portable(kernels) => {
             let plan = portable::plan::forward(device.arch, device.sms, shape);
-            (portable::block::steps(kernels, &plan, buffers), Behind::Anything)
+            (portable::block::steps(kernels, &plan, buffers), Edge::Full)
         }
         Kernels::Hopper(kernels) => {
-            let behind = Behind::Settled { speakers: hopper::plan::speakers(shape) };
-            (hopper::block::forward(kernels, shape, buffers, maps, alone)?, behind)
+            // Alarms that no kernel after the last but one raises can be read while the last one works.
+            let settled = shape.prepared || shape.rows() > hopper::plan::DIRECT_ROWS;
+            let edge = if settled { Edge::Early } else { Edge::Programmatic };
+            (hopper::block::forward(kernels, shape, buffers, maps, alone)?, edge)
         }
     };
-    let guards_itself = matches!(&device.kernels, Kernels::Hopper(_)) && hopper::plan::guards_itself(shape);
-    if shape.precision == SolvePrecision::Exact || (shape.guarded && !guards_itself) {
-        steps.push(device.kernels.exact().forward(device.sms, shape, buffers, behind));
+    if shape.guarded || shape.precision == SolvePrecision::Exact {
+        steps.push(device.kernels.exact().forward(device.sms, shape, buffers, edge));
     }
     Ok(steps)
 }

@@ -1,6 +1,6 @@
 //! The exact kernel: the whole block at nearly fp32's accuracy in one resident launch, with the same arguments on every architecture. It is the call
 //! itself in precision exact. In the others it comes last and looks at the alarms: usually it ends at once, else it computes output again. Where the
-//! host knows that there are no alarms, or where the fast kernel decides for itself, it does not come at all.
+//! host knows that there are no alarms it does not come at all.
 
 use super::arch::Arch;
 use super::block::{Buffers, Shape};
@@ -35,16 +35,6 @@ pub fn form(arch: Arch) -> Form {
     }
 }
 
-/// How a call in this precision is decided, as `Rule` of cuda/common/alarm.cuh has it.
-#[must_use]
-pub fn rule(precision: SolvePrecision) -> u32 {
-    match precision {
-        SolvePrecision::Exact => 0,
-        SolvePrecision::Fast => 1,
-        SolvePrecision::Auto => 2,
-    }
-}
-
 /// The exact kernel of a device.
 #[derive(Clone, Copy)]
 pub struct Kernel {
@@ -62,19 +52,6 @@ enum Phases {
     Both = 3,
 }
 
-/// What comes before a forward.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Behind {
-    /// Whatever it is, it has to end first.
-    Anything,
-    /// A kernel that raises no alarms, so that those of the kernels before it can be read while it works; or whose blocks, so many, say when they have
-    /// raised theirs.
-    Settled {
-        /// Blocks that say so.
-        speakers: u32,
-    },
-}
-
 impl Kernel {
     /// Finds it among the architecture's files.
     pub fn load(modules: &Modules, arch: Arch) -> Result<Self, Error> {
@@ -85,31 +62,33 @@ impl Kernel {
     /// Brings the weights of `buffers` into their workspace, for later calls.
     #[must_use]
     pub fn prepare(&self, sms: usize, shape: Shape, buffers: &Buffers) -> Step {
-        self.step(sms, shape, buffers, Phases::Cast, Behind::Anything)
+        self.step(sms, shape, buffers, Phases::Cast, Edge::Full)
     }
 
     /// Computes output, or looks whether that is needed.
     #[must_use]
-    pub fn forward(&self, sms: usize, shape: Shape, buffers: &Buffers, behind: Behind) -> Step {
+    pub fn forward(&self, sms: usize, shape: Shape, buffers: &Buffers, edge: Edge) -> Step {
         let phases = if shape.prepared { Phases::Forward } else { Phases::Both };
-        self.step(sms, shape, buffers, phases, behind)
+        self.step(sms, shape, buffers, phases, edge)
     }
 
-    fn step(&self, sms: usize, shape: Shape, buffers: &Buffers, phases: Phases, behind: Behind) -> Step {
+    fn step(&self, sms: usize, shape: Shape, buffers: &Buffers, phases: Phases, edge: Edge) -> Step {
         let Buffers { x, output, weights, x_copy, parts, .. } = *buffers;
         let x = if x_copy == 0 { x } else { x_copy };
-        let rule = if phases == Phases::Cast { 0 } else { rule(shape.precision) };
+        let rule = match shape.precision {
+            _ if phases == Phases::Cast => 0,
+            SolvePrecision::Exact => 0,
+            SolvePrecision::Fast => 1,
+            SolvePrecision::Auto => 2,
+        };
         // What is known about prepared weights stays true for the next call.
         let keep_alarms = u32::from(shape.prepared);
-        let (edge, settled) = match behind {
-            Behind::Anything => (Edge::Full, pair(0, 0)),
-            Behind::Settled { speakers } => (Edge::Early, pair(1, speakers)),
-        };
+        let settled = u32::from(edge == Edge::Early);
         let numbers = [
             pair(buffers.rows as u32, buffers.seq_len as u32),
             pair(u32::from(shape.causal), phases as u32),
             pair(rule, keep_alarms),
-            settled,
+            pair(settled, 0),
         ];
         let words = [x, output, weights, parts.exact, parts.alarms];
         Step {
@@ -119,8 +98,8 @@ impl Kernel {
             threads: self.form.threads,
             shared: self.form.shared,
             edge,
-            // Behind a chain it would start later for it, and gathers its blocks by itself.
-            cooperative: edge == Edge::Full,
+            // Behind a chain a plain launch would start earlier, and end the graph before the kernel in front of it has ended: see `Edge::Early`.
+            cooperative: true,
             arguments: Arguments::new().words(&[&words[..], &numbers].concat()),
         }
     }

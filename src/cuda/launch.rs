@@ -72,8 +72,8 @@ pub enum Edge {
     Full,
     /// When every block of the step before has allowed it or ended (griddepcontrol); the kernel itself waits for the data.
     Programmatic,
-    /// As `Programmatic` in a graph, the end of which waits for every kernel; in a stream as `Full`. For a last kernel that may end without having waited
-    /// for the step before.
+    /// As `Programmatic` in a graph, in a stream as `Full`. For a last kernel that may end without having waited for the step before. The end of the graph
+    /// does not wait for that step then, so this is only for kernels that cannot start while a block of it runs: cooperative, with all of an SM's memory.
     Early,
 }
 
@@ -99,8 +99,8 @@ pub struct Step {
 }
 
 /// Most parameters that a kernel has.
-const MAX_PARAMETERS: usize = 8;
-/// Most bytes of them: the few-token kernel's four tensor maps and its struct.
+const MAX_PARAMETERS: usize = 10;
+/// Most bytes of them: the few-token kernel's four tensor maps and nine others.
 const MAX_BYTES: usize = 640;
 
 /// The values of a kernel's parameters, each aligned for its type.

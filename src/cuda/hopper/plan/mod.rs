@@ -84,20 +84,6 @@ pub struct Launch {
     pub cast: Range<u32>,
 }
 
-/// Whether the launches of this call decide for themselves if their result stands, and compute it again if not: the one resident kernel does, where it
-/// watches the weights itself.
-#[must_use]
-pub fn guards_itself(shape: Shape) -> bool {
-    !shape.prepared && shape.rows() <= FEW_ROWS
-}
-
-/// How many blocks of the last launch raise alarms and say when they have seen their weights. Where there are none the alarms were settled before.
-#[must_use]
-pub fn speakers(shape: Shape) -> u32 {
-    let direct = !shape.prepared && (FEW_ROWS + 1..=DIRECT_ROWS).contains(&shape.rows());
-    if direct { direct::product(Gemm::Proj, shape.rows()).working } else { 0 }
-}
-
 /// The launches for one call on this GPU, for weights that are 16-byte aligned or not.
 #[must_use]
 pub fn forward(chip: Chip, shape: Shape, aligned: bool) -> Vec<Launch> {
