@@ -128,78 +128,6 @@ __device__ __forceinline__ void first_norm(const ExactArgs& args, Meanwhile mean
   });
 }
 
-/* Rows of residual + bias + the parts of a product. The residual of the first is asked for before the barrier behind the
-   product, and that of each further one a row earlier. TOGETHER parts are on their way at a time. */
-template <int TOGETHER>
-struct Sums {
-  const float* residual;
-  Row next;
-  int rows, lane, warp;
-
-  __device__ __forceinline__ Sums(const float* residual, int rows) : residual(residual), rows(rows) {
-    const int thread = thread_index();
-    lane = thread % 32, warp = thread / 32;
-    prefetch(crew.rank + warp * crew.size);
-  }
-  __device__ __forceinline__ void prefetch(int row) {
-    if (row < rows) next.fetch(residual + static_cast<size_t>(row) * D, lane);
-  }
-
-  __device__ __forceinline__ Row of(int row, const float* bias, const float* partial, size_t split_step, int splits) {
-    partial += static_cast<size_t>(row) * D;
-    Row sum;
-    sum.fetch(bias, lane);
-#pragma unroll 1
-    for (int s = 0; s < splits; s += TOGETHER) {
-      Row part[TOGETHER];
-#pragma unroll
-      for (int i = 0; i < TOGETHER; i++)
-        if (s + i < splits) part[i].fetch(partial + (s + i) * split_step, lane);
-#pragma unroll
-      for (int i = 0; i < TOGETHER; i++)
-        if (s + i < splits) sum.add_row(part[i]);
-    }
-    sum.add_row(next);
-    prefetch(row + crew.size * WARPS);
-    return sum;
-  }
-};
-
-// x1 = x + attention W_attn + b_attn, h = LN2(x1). enter() waits until attention W_attn is there.
-template <class Enter>
-__device__ __forceinline__ void second_norm(const ExactArgs& args, int splits, Enter enter) {
-  const Memory memory(args);
-  const float* vectors = memory.vectors();
-  Sums<2> sums(args.x, args.rows);
-  const Norm norm(vectors + V_GAMMA2, vectors + V_BETA2, true, sums.lane);
-  const float scale = norm.scale();
-  enter();
-  each_row(memory.rows, sums.warp, [&](int row) {
-    if (row >= args.rows) return norm.write_zeros(memory.h(), row);
-    Row x1 = sums.of(row, vectors + V_B_ATTN, memory.partial(), static_cast<size_t>(memory.rows) * D, splits);
-    float* to = memory.x1() + static_cast<size_t>(row) * D + 4 * sums.lane;
-#pragma unroll
-    for (int i = 0; i < PIECES; i++)
-      __stcg(reinterpret_cast<float4*>(to + 128 * i), x1.v[i]);
-    norm.write(x1, memory.h(), row, scale);
-  });
-}
-
-// output = x1 + f W_proj + b_proj
-template <class Enter>
-__device__ __forceinline__ void finish_rows(const ExactArgs& args, int splits, Enter enter) {
-  const Memory memory(args);
-  Sums<4> sums(memory.x1(), args.rows);
-  enter();
-  each_row(args.rows, sums.warp, [&](int row) {
-    const Row sum = sums.of(row, memory.vectors() + V_B_PROJ, memory.partial(), static_cast<size_t>(memory.rows) * D, splits);
-    float* to = args.output + static_cast<size_t>(row) * D + 4 * sums.lane;
-#pragma unroll
-    for (int i = 0; i < PIECES; i++)
-      *reinterpret_cast<float4*>(to + 128 * i) = sum.v[i];
-  });
-}
-
 /* The scales of h = LN(.) and of what comes from h W + b. Warps that have nothing else to do find the largest gamma, beta,
    inverse scale and bias while the product is computed; a column's inverse scale times 2^14 bounds its weights. */
 struct Scales {
@@ -239,5 +167,77 @@ struct Scales {
     return warp_max(m);
   }
 };
+
+/* Rows of residual + bias + the parts of a product. The residual of the first is asked for before the barrier behind the
+   product, and that of each further one a row earlier. TOGETHER parts are on their way at a time. */
+template <int TOGETHER>
+struct Sums {
+  const float* residual;
+  Row next;
+  int rows, lane, warp;
+
+  __device__ __forceinline__ Sums(const float* residual, int rows) : residual(residual), rows(rows) {
+    const int thread = thread_index();
+    lane = thread % 32, warp = thread / 32;
+    prefetch(crew.rank + warp * crew.size);
+  }
+  __device__ __forceinline__ void prefetch(int row) {
+    if (row < rows) next.fetch(residual + static_cast<size_t>(row) * D, lane);
+  }
+
+  __device__ __forceinline__ Row of(int row, const float* bias, const float* partial, size_t split_step, int splits) {
+    partial += static_cast<size_t>(row) * D;
+    Row sum;
+    sum.fetch(bias, lane);
+#pragma unroll 1
+    for (int s = 0; s < splits; s += TOGETHER) {
+      Row part[TOGETHER];
+#pragma unroll
+      for (int i = 0; i < TOGETHER; i++)
+        if (s + i < splits) part[i].fetch(partial + (s + i) * split_step, lane);
+#pragma unroll
+      for (int i = 0; i < TOGETHER; i++)
+        if (s + i < splits) sum.add_row(part[i]);
+    }
+    sum.add_row(next);
+    prefetch(row + crew.size * WARPS);
+    return sum;
+  }
+};
+
+// x1 = x + attention W_attn + b_attn, h = LN2(x1). enter() waits until attention W_attn is there.
+template <class Enter>
+__device__ __forceinline__ void second_norm(const ExactArgs& args, uint32_t shared, int splits, Enter enter) {
+  const Memory memory(args);
+  const float* vectors = memory.vectors();
+  Sums<2> sums(args.x, args.rows);
+  const Norm norm(vectors + V_GAMMA2, vectors + V_BETA2, true, sums.lane);
+  const float scale = Scales::found(shared, 1).norm;
+  enter();
+  each_row(memory.rows, sums.warp, [&](int row) {
+    if (row >= args.rows) return norm.write_zeros(memory.h(), row);
+    Row x1 = sums.of(row, vectors + V_B_ATTN, memory.partial(), static_cast<size_t>(memory.rows) * D, splits);
+    float* to = memory.x1() + static_cast<size_t>(row) * D + 4 * sums.lane;
+#pragma unroll
+    for (int i = 0; i < PIECES; i++)
+      __stcg(reinterpret_cast<float4*>(to + 128 * i), x1.v[i]);
+    norm.write(x1, memory.h(), row, scale);
+  });
+}
+
+// output = x1 + f W_proj + b_proj
+template <class Enter>
+__device__ __forceinline__ void finish_rows(const ExactArgs& args, int splits, Enter enter) {
+  const Memory memory(args);
+  Sums<4> sums(memory.x1(), args.rows);
+  enter();
+  each_row(args.rows, sums.warp, [&](int row) {
+    const Row sum = sums.of(row, memory.vectors() + V_B_PROJ, memory.partial(), static_cast<size_t>(memory.rows) * D, splits);
+    float* to = args.output + static_cast<size_t>(row) * D + 4 * sums.lane;
+#pragma unroll
+    for (int i = 0; i < PIECES; i++)
+      *reinterpret_cast<float4*>(to + 128 * i) = sum.v[i];
+  });
+}
 
 }  // namespace exact90
