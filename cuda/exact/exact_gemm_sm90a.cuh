@@ -65,40 +65,26 @@ struct Units {
   __device__ __forceinline__ int column() const { return unit % tiles % columns * F::BN; }
 };
 
-// By one thread: brings what the units of a block multiply. What can be found out before the stage begins is: its first loads
-// leave at once. (B of the first places before the barrier of the grid, which it does not depend on, loses 1 us: the barrier
+// By one thread. (B of the first places before the barrier of the grid, which it does not depend on, loses 1 us: the barrier
 // waits behind it.)
 template <class F>
-struct Feeder {
-  Ring<F::SLOTS>& at;
-  uint32_t shared;
-  const Product& p;
-  Units<F> units;
-  const unsigned char *from_a, *from_b;
-
-  __device__ __forceinline__ Feeder(Ring<F::SLOTS>& at, uint32_t shared, const Product& p, int rows)
-      : at(at), shared(shared), p(p), units(rows, p.n, p.k_tiles, p.cut.splits) {
-    start();
-  }
-  __device__ __forceinline__ void start() {
+__device__ __forceinline__ void feed(Ring<F::SLOTS>& at, uint32_t shared, const Product& p, int rows) {
+  for (Units<F> units(rows, p.n, p.k_tiles, p.cut.splits); units.more(); units.advance()) {
     const int first = units.part() * units.k_blocks;
-    from_a = p.a + activation_at(p.k_tiles, units.row(), first, 0);
-    from_b = p.b + weight_at(p.k_tiles, units.column(), first, 0);
-  }
-  __device__ __forceinline__ void feed() {
-    for (; units.more(); units.advance(), start())
+    const unsigned char* from_a = p.a + activation_at(p.k_tiles, units.row(), first, 0);
+    const unsigned char* from_b = p.b + weight_at(p.k_tiles, units.column(), first, 0);
 #pragma unroll 1
-      for (int k = 0; k < 2 * units.k_blocks; k++, at.advance()) {
-        const uint32_t slot = shared + S_RING + at.stage * F::SLOT_BYTES, full = shared + F::FULL + 8 * at.stage;
-        wait_for(shared + F::EMPTY + 8 * at.stage, at.parity ^ 1);
-        mbarrier_expect(full, F::SLOT_BYTES);
-        bulk_load(slot, from_a, F::A_BYTES, full);
-        bulk_load(slot + F::A_BYTES, from_b, F::B_BYTES, full);
-        from_a += 2 * IMAGE;
-        from_b += 3 * IMAGE;
-      }
+    for (int k = 0; k < 2 * units.k_blocks; k++, at.advance()) {
+      const uint32_t slot = shared + S_RING + at.stage * F::SLOT_BYTES, full = shared + F::FULL + 8 * at.stage;
+      wait_for(shared + F::EMPTY + 8 * at.stage, at.parity ^ 1);
+      mbarrier_expect(full, F::SLOT_BYTES);
+      bulk_load(slot, from_a, F::A_BYTES, full);
+      bulk_load(slot + F::A_BYTES, from_b, F::B_BYTES, full);
+      from_a += 2 * IMAGE;
+      from_b += 3 * IMAGE;
+    }
   }
-};
+}
 
 // d = the sum over `k_blocks` k-blocks, by one warpgroup.
 template <class F>
@@ -212,111 +198,42 @@ __device__ __forceinline__ void product_to_images(Ring<F::SLOTS>& at, uint32_t s
   }
 }
 
-// sum = A B without the scales of B, fp32, for a unit of W_attn or, if `proj`, of W_proj. `turn` is the caller's, 0 at first.
-template <class F>
-__device__ __forceinline__ void multiply_unit(float (&sum)[F::BN / 2], int& turn, Ring<F::SLOTS>& at, uint32_t shared, const ExactArgs& args, bool proj,
-                                              const Units<F>& units) {
-  constexpr int CHUNK_BLOCKS = CHUNK / 64;
-#pragma unroll
-  for (int i = 0; i < F::BN / 2; i++) sum[i] = 0.f;
-#pragma unroll 1
-  for (int k = 0; k < units.k_blocks; k += CHUNK_BLOCKS, turn ^= 1) {
-    // What undoes the scales of these columns in this part of K, in one of two places by turns
-    const int chunk = (units.part() * units.k_blocks + k) / CHUNK_BLOCKS;
-    const auto inverses = [&](int thread) { return shared + S_VECTORS + (thread / 128 * 2 + turn) * (GROUP * 4); };
-    if (const int thread = thread_index(); thread % 128 < F::BN / 4)
-      copy_async_16(inverses(thread) + thread % 128 * 16,
-                    Memory(args).vectors() + (proj ? V_INVERSE_PROJ : V_INVERSE_ATTN) + chunk * D + units.column() + thread % 128 * 4);
-    float d[F::BN / 2];
-    multiply<F>(d, at, shared, min(CHUNK_BLOCKS, units.k_blocks), thread_index());
-    const int thread = thread_index();
-    copy_async_wait();
-    named_barrier_sync(GROUP_BARRIER + thread / 128, 128);
-#pragma unroll
-    for (int i = 0; i < F::BN / 8; i++) {
-      const float2 c = load_shared_2(inverses(thread) + thread % 4 * 8 + i * 32);
-#pragma unroll
-      for (int u = 0; u < 4; u++) sum[4 * i + u] = fmaf(d[4 * i + u], u % 2 ? c.y : c.x, sum[4 * i + u]);
-    }
-  }
-}
-
-// Where a thread's accumulators 0 and 1 of a unit belong in (splits, rows, D)
-template <class F>
-__device__ __forceinline__ size_t place_in_parts(const Units<F>& units, int part, int rows) {
-  const int thread = thread_index(), row = units.row() + thread / 32 * 16 + thread % 32 / 4;
-  return (static_cast<size_t>(part) * rows + row) * D + units.column() + thread % 4 * 2;
-}
-
 // partial(splits, rows, D) = A B / scales, fp32, each split its part of K: of W_attn or, if `proj`, of W_proj.
 template <class F>
 __device__ __forceinline__ void product_to_parts(Ring<F::SLOTS>& at, uint32_t shared, const ExactArgs& args, bool proj, int splits, float a_inverse) {
+  constexpr int CHUNK_BLOCKS = CHUNK / 64;
   int turn = 0;
   for (Units<F> units(padded_rows(args), D, proj ? FFN / 64 : D / 64, splits); units.more(); units.advance()) {
     float sum[F::BN / 2];
-    multiply_unit<F>(sum, turn, at, shared, args, proj, units);
-    float* to = Memory(args).partial() + place_in_parts(units, units.part(), padded_rows(args));
+#pragma unroll
+    for (int i = 0; i < F::BN / 2; i++) sum[i] = 0.f;
+#pragma unroll 1
+    for (int k = 0; k < units.k_blocks; k += CHUNK_BLOCKS, turn ^= 1) {
+      // What undoes the scales of these columns in this part of K, in one of two places by turns
+      const int chunk = (units.part() * units.k_blocks + k) / CHUNK_BLOCKS;
+      const auto inverses = [&](int thread) { return shared + S_VECTORS + (thread / 128 * 2 + turn) * (GROUP * 4); };
+      if (const int thread = thread_index(); thread % 128 < F::BN / 4)
+        copy_async_16(inverses(thread) + thread % 128 * 16, Memory(args).vectors() + (proj ? V_INVERSE_PROJ : V_INVERSE_ATTN) + chunk * D +
+                                                        units.column() + thread % 128 * 4);
+      float d[F::BN / 2];
+      multiply<F>(d, at, shared, min(CHUNK_BLOCKS, units.k_blocks), thread_index());
+      const int thread = thread_index();
+      copy_async_wait();
+      named_barrier_sync(GROUP_BARRIER + thread / 128, 128);
+#pragma unroll
+      for (int i = 0; i < F::BN / 8; i++) {
+        const float2 c = load_shared_2(inverses(thread) + thread % 4 * 8 + i * 32);
+#pragma unroll
+        for (int u = 0; u < 4; u++) sum[4 * i + u] = fmaf(d[4 * i + u], u % 2 ? c.y : c.x, sum[4 * i + u]);
+      }
+    }
+    const int thread = thread_index(), row = units.row() + thread / 32 * 16 + thread % 32 / 4;
+    float* to = Memory(args).partial() + (static_cast<size_t>(units.part()) * padded_rows(args) + row) * D + units.column() + thread % 4 * 2;
 #pragma unroll
     for (int i = 0; i < F::BN / 8; i++)
 #pragma unroll
       for (int r = 0; r < 2; r++)
         __stcg(reinterpret_cast<float2*>(to + 8 * i + 8 * r * D), make_float2(sum[4 * i + 2 * r] * a_inverse, sum[4 * i + 2 * r + 1] * a_inverse));
-  }
-}
-
-/* output = x1 + f W_proj + b_proj where W_proj's K is cut in QUARTERS and a block has one unit at most: of the blocks that share
-   a tile each finishes a quarter of its columns, and so that quarter of its own part never goes to memory. */
-constexpr int QUARTERS = 4;
-template <class F, class Meet>
-__device__ __forceinline__ void product_to_output(Ring<F::SLOTS>& at, uint32_t shared, const ExactArgs& args, float a_inverse, Meet meet) {
-  const Units<F> units(padded_rows(args), D, FFN / 64, QUARTERS);
-  constexpr int OWN = F::BN / 8 / QUARTERS;  // groups of eight columns
-  float sum[F::BN / 2], own[4 * OWN];
-  if (units.more()) {
-    int turn = 0;
-    multiply_unit<F>(sum, turn, at, shared, args, true, units);
-    float* to = Memory(args).partial() + place_in_parts(units, units.part(), padded_rows(args));
-#pragma unroll
-    for (int quarter = 0; quarter < QUARTERS; quarter++) {
-      if (quarter == units.part()) {
-#pragma unroll
-        for (int i = 0; i < 4 * OWN; i++) own[i] = sum[4 * OWN * quarter + i] * a_inverse;
-      } else {
-#pragma unroll
-        for (int i = OWN * quarter; i < OWN * (quarter + 1); i++)
-#pragma unroll
-          for (int r = 0; r < 2; r++)
-            __stcg(reinterpret_cast<float2*>(to + 8 * i + 8 * r * D), make_float2(sum[4 * i + 2 * r] * a_inverse, sum[4 * i + 2 * r + 1] * a_inverse));
-      }
-    }
-  }
-  meet();
-  if (!units.more()) return;
-  const int rows = padded_rows(args), part = units.part();
-  const size_t at_own = place_in_parts(units, 0, rows) + part * (8 * OWN);
-  const float* partial = Memory(args).partial() + at_own;
-  const float* x1 = Memory(args).x1() + at_own;
-  const float* bias = Memory(args).vectors() + V_B_PROJ + at_own % D;
-  const int row = static_cast<int>(at_own / D);
-#pragma unroll
-  for (int r = 0; r < 2; r++) {
-    float2 parts[QUARTERS][OWN], residual[OWN];
-#pragma unroll
-    for (int i = 0; i < OWN; i++) {
-#pragma unroll
-      for (int s = 0; s < QUARTERS; s++)
-        parts[s][i] = s == part ? make_float2(own[4 * i + 2 * r], own[4 * i + 2 * r + 1])
-                                : __ldcg(reinterpret_cast<const float2*>(partial + static_cast<size_t>(s) * rows * D + 8 * i + 8 * r * D));
-      residual[i] = __ldcg(reinterpret_cast<const float2*>(x1 + 8 * i + 8 * r * D));
-    }
-    if (row + 8 * r >= args.rows) break;
-#pragma unroll
-    for (int i = 0; i < OWN; i++) {
-      float2 v = __ldcg(reinterpret_cast<const float2*>(bias + 8 * i));
-#pragma unroll
-      for (int s = 0; s < QUARTERS; s++) v.x += parts[s][i].x, v.y += parts[s][i].y;
-      *reinterpret_cast<float2*>(args.output + at_own + 8 * i + 8 * r * D) = make_float2(v.x + residual[i].x, v.y + residual[i].y);
-    }
   }
 }
 

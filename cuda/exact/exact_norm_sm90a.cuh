@@ -128,46 +128,6 @@ __device__ __forceinline__ void first_norm(const ExactArgs& args, Meanwhile mean
   });
 }
 
-/* The scales of h = LN(.) and of what comes from h W + b. Warps that have nothing else to do find the largest gamma, beta,
-   inverse scale and bias while the product is computed; a column's inverse scale times 2^14 bounds its weights. */
-struct Scales {
-  float norm, product;
-
-  // By SCALE_WARPS warps, `thread` counted among theirs.
-  template <int N>
-  static __device__ __forceinline__ void find(uint32_t shared, const float* gamma, const float* beta, const float* inverses,
-                                              const float* biases, int half, int thread) {
-    const uint32_t to = shared + S_SCALES + (half * SCALE_WARPS + thread / 32) * 16;
-    const float mine[4] = {largest<D>(gamma, thread), largest<D>(beta, thread), largest<N>(inverses, thread), largest<N>(biases, thread)};
-    if (thread % 32) return;
-#pragma unroll
-    for (int i = 0; i < 4; i++) store_shared_word(to + 4 * i, __float_as_uint(mine[i]));
-    mbarrier_arrive(shared + BAR_SCALES);
-  }
-  // By whoever needs them.
-  static __device__ __forceinline__ Scales found(uint32_t shared, int half) {
-    wait_for(shared + BAR_SCALES, half);
-    float4 all = make_float4(0.f, 0.f, 0.f, 0.f);
-#pragma unroll
-    for (int i = 0; i < SCALE_WARPS; i++) {
-      const float4 v = load_shared_4(shared + S_SCALES + (half * SCALE_WARPS + i) * 16);
-      all = make_float4(fmaxf(all.x, v.x), fmaxf(all.y, v.y), fmaxf(all.z, v.z), fmaxf(all.w, v.w));
-    }
-    return {scale_for(norm_bound(all.x, all.y)), scale_for(product_bound(all.x, all.y, all.z * 16384.f, all.w))};
-  }
-
- private:
-  template <int N>
-  static __device__ __forceinline__ float largest(const float* p, int thread) {
-    constexpr int EACH = N / (SCALE_WARPS * 32 * 4);
-    static_assert(N % (SCALE_WARPS * 32 * 4) == 0, "the same number for every thread");
-    float m = 0.f;
-#pragma unroll 2
-    for (int i = 0; i < EACH; i++) m = fmaxf(m, magnitude(load_4(p + (i * SCALE_WARPS * 32 + thread) * 4)));
-    return warp_max(m);
-  }
-};
-
 /* Rows of residual + bias + the parts of a product. The residual of the first is asked for before the barrier behind the
    product, and that of each further one a row earlier. TOGETHER parts are on their way at a time. */
 template <int TOGETHER>
@@ -207,12 +167,12 @@ struct Sums {
 
 // x1 = x + attention W_attn + b_attn, h = LN2(x1). enter() waits until attention W_attn is there.
 template <class Enter>
-__device__ __forceinline__ void second_norm(const ExactArgs& args, uint32_t shared, int splits, Enter enter) {
+__device__ __forceinline__ void second_norm(const ExactArgs& args, int splits, Enter enter) {
   const Memory memory(args);
   const float* vectors = memory.vectors();
   Sums<2> sums(args.x, args.rows);
   const Norm norm(vectors + V_GAMMA2, vectors + V_BETA2, true, sums.lane);
-  const float scale = Scales::found(shared, 1).norm;
+  const float scale = norm.scale();
   enter();
   each_row(memory.rows, sums.warp, [&](int row) {
     if (row >= args.rows) return norm.write_zeros(memory.h(), row);
@@ -239,5 +199,45 @@ __device__ __forceinline__ void finish_rows(const ExactArgs& args, int splits, E
       *reinterpret_cast<float4*>(to + 128 * i) = sum.v[i];
   });
 }
+
+/* The scales of h = LN(.) and of what comes from h W + b. Warps that have nothing else to do find the largest gamma, beta,
+   inverse scale and bias while the product is computed; a column's inverse scale times 2^14 bounds its weights. */
+struct Scales {
+  float norm, product;
+
+  // By SCALE_WARPS warps, `thread` counted among theirs.
+  template <int N>
+  static __device__ __forceinline__ void find(uint32_t shared, const float* gamma, const float* beta, const float* inverses,
+                                              const float* biases, int half, int thread) {
+    const uint32_t to = shared + S_SCALES + (half * SCALE_WARPS + thread / 32) * 16;
+    const float mine[4] = {largest<D>(gamma, thread), largest<D>(beta, thread), largest<N>(inverses, thread), largest<N>(biases, thread)};
+    if (thread % 32) return;
+#pragma unroll
+    for (int i = 0; i < 4; i++) store_shared_word(to + 4 * i, __float_as_uint(mine[i]));
+    mbarrier_arrive(shared + BAR_SCALES);
+  }
+  // By whoever needs them.
+  static __device__ __forceinline__ Scales found(uint32_t shared, int half) {
+    wait_for(shared + BAR_SCALES, half);
+    float4 all = make_float4(0.f, 0.f, 0.f, 0.f);
+#pragma unroll
+    for (int i = 0; i < SCALE_WARPS; i++) {
+      const float4 v = load_shared_4(shared + S_SCALES + (half * SCALE_WARPS + i) * 16);
+      all = make_float4(fmaxf(all.x, v.x), fmaxf(all.y, v.y), fmaxf(all.z, v.z), fmaxf(all.w, v.w));
+    }
+    return {scale_for(norm_bound(all.x, all.y)), scale_for(product_bound(all.x, all.y, all.z * 16384.f, all.w))};
+  }
+
+ private:
+  template <int N>
+  static __device__ __forceinline__ float largest(const float* p, int thread) {
+    constexpr int EACH = N / (SCALE_WARPS * 32 * 4);
+    static_assert(N % (SCALE_WARPS * 32 * 4) == 0, "the same number for every thread");
+    float m = 0.f;
+#pragma unroll 2
+    for (int i = 0; i < EACH; i++) m = fmaxf(m, magnitude(load_4(p + (i * SCALE_WARPS * 32 + thread) * 4)));
+    return warp_max(m);
+  }
+};
 
 }  // namespace exact90

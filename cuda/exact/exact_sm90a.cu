@@ -25,20 +25,18 @@ __device__ __forceinline__ Cut cut_of(const ExactArgs& args) {
   return Cut::of(padded_rows(args), columns, most_narrow, MATRIX == MATRIX_PROJ ? 16 : MATRIX == MATRIX_ATTN ? 4 : 1);
 }
 
-/* The slabs of weights: W_qkv must be split before QKV. Blocks that have nothing to do in QKV's last round (of 20 us in wide
-   tiles, 9 in narrow ones) have time for some of the others, at about 3 us each. */
-struct Slabs {
-  int early;         // before QKV, by all blocks
-  int first, others;  // blocks that split the rest: from the first one on
-
-  __device__ __forceinline__ explicit Slabs(const ExactArgs& args) {
-    const bool wide = cut_of<MATRIX_QKV>(args).wide;
-    const int units = padded_rows(args) / ROW_TILE * (QKV / (wide ? GROUP : 64));
-    first = units % crew.size;
-    others = first == 0 ? 0 : crew.size - first;
-    early = max(SLABS_QKV, SLABS - (wide ? 5 : 3) * others);
-  }
-};
+// Blocks that have a unit of QKV. If enough others are left they split slabs of the other weights meanwhile.
+__device__ __forceinline__ int busy_with_qkv(const ExactArgs& args) {
+  return padded_rows(args) / ROW_TILE * (QKV / (cut_of<MATRIX_QKV>(args).wide ? GROUP : 64));
+}
+__device__ __forceinline__ bool splits_late(int busy) { return busy + 24 <= crew.size; }
+// Slabs that are split before QKV if the rest is not: those of W_qkv, and as many more as keep all blocks busy, unless the
+// others can do six each beside wide tiles.
+__device__ __forceinline__ int early_slabs(const ExactArgs& args) {
+  const int blocks = crew.size, others = blocks - busy_with_qkv(args);
+  if (cut_of<MATRIX_QKV>(args).wide && 6 * others >= SLABS - SLABS_QKV) return SLABS_QKV;
+  return (SLABS_QKV + blocks - 1) / blocks * blocks;
+}
 
 /* Between two stages: the computing threads leave() one and enter() the next; a thread of the other warpgroup meets the other
    blocks for them and says so by BAR_MET. What a thread loads between leaving and entering comes during the meeting. */
@@ -85,7 +83,8 @@ struct Supplier {
   template <int MATRIX>
   __device__ __forceinline__ void feed_product() {
     const Memory memory(args);
-    const Cut cut = cut_of<MATRIX>(args);
+    const uint32_t shared = gate.shared;
+    const Cut cut = cut_of<MATRIX>(args);  // while the others are still busy
     const Product p{MATRIX == MATRIX_PROJ ? memory.wide() : memory.h(),
                     memory.base + (MATRIX == MATRIX_QKV    ? AT_QKV
                                    : MATRIX == MATRIX_ATTN ? AT_ATTN
@@ -95,16 +94,12 @@ struct Supplier {
                     : MATRIX == MATRIX_FC ? FFN
                                           : D,
                     MATRIX == MATRIX_PROJ ? FFN / 64 : D / 64, cut};
-    if (cut.wide)
-      feed_units<Wide>(rings.wide, p, memory.rows);
-    else
-      feed_units<Narrow>(rings.narrow, p, memory.rows);
-  }
-  template <class F>
-  __device__ __forceinline__ void feed_units(Ring<F::SLOTS>& ring, const Product& p, int rows) {
-    Feeder<F> feeder(ring, gate.shared, p, rows);
     pass();
-    if (feeds) feeder.feed();
+    if (!feeds) return;
+    if (cut.wide)
+      feed<Wide>(rings.wide, shared, p, memory.rows);
+    else
+      feed<Narrow>(rings.narrow, shared, p, memory.rows);
   }
   template <int N>
   __device__ __forceinline__ void find_scales(int gamma, int beta, int inverse, int bias, int half) const {
@@ -134,7 +129,7 @@ __device__ __forceinline__ void consume(const ExactArgs& args, uint32_t shared, 
   Rings rings;
   {
     const bool cast = args.phases & EXACT_CAST;
-    const int early = Slabs(args).early;
+    const int early = splits_late(busy_with_qkv(args)) ? early_slabs(args) : SLABS;
     first_norm(args, [&] {
       if (cast && crew.rank < early) fetch_slab(args, crew.rank, shared + S_RING);
     });
@@ -151,17 +146,14 @@ __device__ __forceinline__ void consume(const ExactArgs& args, uint32_t shared, 
       const Memory memory(args);
       const float* v = memory.vectors();
       const ToImages to{v + (half ? V_INVERSE_FC : V_INVERSE_QKV), v + (half ? V_B_FC : V_B_QKV), memory.wide(), half};
-      if ((half ? cut_of<MATRIX_FC>(args) : cut_of<MATRIX_QKV>(args)).wide) {
+      const int busy = busy_with_qkv(args), block = crew.rank, slab = early_slabs(args) + block - busy;
+      if (half == 0 && args.phases & EXACT_CAST && splits_late(busy) && block >= busy) {
+        if (slab < SLABS) fetch_slab(args, slab, shared + S_RING);
+        split_slabs<false>(args, shared, reduce, slab, crew.size - busy, SLABS);
+      } else if ((half ? cut_of<MATRIX_FC>(args) : cut_of<MATRIX_QKV>(args)).wide) {
         product_to_images<Wide>(rings.wide, shared, half ? FFN : QKV, to, memory.rows);
       } else {
         product_to_images<Narrow>(rings.narrow, shared, half ? FFN : QKV, to, memory.rows);
-      }
-      const Slabs slabs(args);
-      if (half == 0 && args.phases & EXACT_CAST && slabs.early < SLABS && crew.rank >= slabs.first) {
-        const int slab = slabs.early + crew.rank - slabs.first;
-        named_barrier_sync(CONSUMER_BARRIER, CONSUMERS);  // both warpgroups are done with the ring
-        if (slab < SLABS) fetch_slab(args, slab, shared + S_RING);
-        split_slabs<false>(args, shared, reduce, slab, slabs.others, SLABS);
       }
     }
     const float a_inverse = inverse(Scales::found(shared, half).product);
@@ -173,13 +165,6 @@ __device__ __forceinline__ void consume(const ExactArgs& args, uint32_t shared, 
       gate.enter();
     }
     const Cut cut = half ? cut_of<MATRIX_PROJ>(args) : cut_of<MATRIX_ATTN>(args);
-    if (half && cut.wide && cut.splits == QUARTERS) {  // no more units than blocks, or K would not have been cut
-      product_to_output<Wide>(rings.wide, shared, args, a_inverse, [&] {
-        gate.leave(false);
-        gate.enter();
-      });
-      break;
-    }
     if (cut.wide)
       product_to_parts<Wide>(rings.wide, shared, args, half != 0, cut.splits, a_inverse);
     else
@@ -187,7 +172,7 @@ __device__ __forceinline__ void consume(const ExactArgs& args, uint32_t shared, 
     gate.leave(false);
     const auto enter = [&] { gate.enter(); };
     if (half == 0)
-      second_norm(args, shared, cut.splits, enter);
+      second_norm(args, cut.splits, enter);
     else
       finish_rows(args, cut.splits, enter);
   }

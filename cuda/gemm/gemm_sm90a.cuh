@@ -64,10 +64,10 @@ struct GemmProducer {
   }
 
   // `early`: B was written before the predecessor's predecessor ended, so that its first tiles need not wait. More than
-  // two of them would hold up the first of A, and two wide ones do.
+  // two of them would hold up the first of A.
   template <class Epilogue>
   __device__ __forceinline__ void run(const Epilogue& epilogue, int tile, int tiles, int blocks, bool early) const {
-    constexpr int EARLY = S::BN < 192 ? 2 : 1;
+    constexpr int EARLY = S::STAGES < 2 ? S::STAGES : 2;
 #pragma unroll
     for (int s = 0; s < S::STAGES; s++) {
       mbarrier_expect(full + 8 * s, S::STAGE_BYTES);
@@ -93,10 +93,9 @@ struct GemmProducer {
   }
 };
 
-// `then()` runs under the first products.
-template <class S, class Then>
+template <class S>
 __device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], Ring<S::STAGES>& at, uint32_t ring, uint32_t full,
-                                              uint32_t empty, int warpgroup, const Then& then) {
+                                              uint32_t empty, int warpgroup) {
   const uint64_t a_form = wgmma_descriptor<128>(16, 1024);
   const uint64_t b_form = wgmma_descriptor<S::SWIZZLE>(64 * S::SWIZZLE, 8 * S::SWIZZLE);
   const bool releases = (threadIdx.x & 127) == 0;
@@ -112,7 +111,6 @@ __device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], Ring<S::STA
       Wgmma<S::BN>::template ss<1>(d, wgmma_at(a_form, a + 32 * k), wgmma_at(b_form, b + 16 * S::SWIZZLE * k),
                                    (k_block | k) != 0);
     wgmma_commit();
-    if (k_block == 1) then();
     wgmma_wait<1>();
     if (k_block > 0 && releases) mbarrier_arrive(empty + 8 * previous);
     previous = at.stage;
@@ -123,7 +121,7 @@ __device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], Ring<S::STA
   if (releases) mbarrier_arrive(empty + 8 * previous);
 }
 
-/* An epilogue has SHARED_BYTES; LATE, whether prepare() comes under the first products instead of before them; CLUSTER_PHASES, how often the blocks of a cluster meet (the first time after init(), which
+/* An epilogue has SHARED_BYTES; CLUSTER_PHASES, how often the blocks of a cluster meet (the first time after init(), which
    the epilogue awaits before it touches a peer; a block of a cluster has one tile); and the functions
 
      init()              called by the producer thread before anything else
@@ -175,11 +173,9 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
   int tile = block;
   do {
     const int row = tile / S::N_TILES * S::BM + 16 * warp, n = tile % S::N_TILES * S::BN;
-    if (!Epilogue::LATE) epilogue.prepare(row, n);
+    epilogue.prepare(row, n);
     float d[S::BN / 2];
-    multiply_tile<S>(d, at, base, full, empty, warp / 4, [&] {
-      if (Epilogue::LATE) epilogue.prepare(row, n);
-    });
+    multiply_tile<S>(d, at, base, full, empty, warp / 4);
     epilogue.finish(d, row, n);
     tile += blocks;
   } while (Epilogue::CLUSTER_PHASES == 0 && tile < tiles);

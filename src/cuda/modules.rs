@@ -49,9 +49,6 @@ impl Modules {
         let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         // SAFETY: the function was just found.
         check("cuFuncSetAttribute", unsafe { sys::cuFuncSetAttribute(function, attribute, shared) })?;
-        let carveout = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
-        // SAFETY: the function was just found.
-        check("cuFuncSetAttribute", unsafe { sys::cuFuncSetAttribute(function, carveout, 100) })?;
         Ok(Function(function))
     }
 }
