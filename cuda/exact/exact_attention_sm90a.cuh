@@ -61,7 +61,9 @@ struct AttentionConsumer {
 
   __device__ __forceinline__ explicit AttentionConsumer(float inverse_scale) : softmax(inverse_scale) {
 #pragma unroll
-    for (int i = 0; i < 32; i++) s[i] = o[i] = total[i] = 0.f;  // else the compiler keeps registers from the kernel's start
+    for (int i = 0; i < 32; i++) s[i] = o[i] = total[i] = 0.f;
+#pragma unroll
+    for (int i = 0; i < 4 * (KEYS / 16); i++) p[1][i / 4][i % 4] = p_lo[1][i / 4][i % 4] = 0;
   }
 
   __device__ __forceinline__ void load_q(uint32_t rows) {
@@ -157,6 +159,7 @@ struct Places {
 
   __device__ __forceinline__ int slot() const { return place < KV_SLOTS ? place : place - KV_SLOTS; }
   __device__ __forceinline__ Places next() const { return {place == 2 * KV_SLOTS - 1 ? 0 : place + 1}; }
+  __device__ __forceinline__ Places previous() const { return {place == 0 ? 2 * KV_SLOTS - 1 : place - 1}; }
   // The same in all lanes, and the compiler told so: it makes descriptors of it in uniform registers.
   __device__ __forceinline__ uint32_t at(uint32_t shared, int half) const {
     return __shfl_sync(~0u, shared + S_KV + slot() * TILE_BYTES, 0) + half * IMAGE;
@@ -176,12 +179,13 @@ __device__ __forceinline__ void attention(uint32_t shared, const ExactArgs& args
     const auto ends = [&](int row) { return args.causal ? min(row, args.rows - 1) + 1 : begins(row) + args.seq_len; };
     const auto first_row = [&] { return share.unit / HEADS * ROW_TILE + thread_index() / 128 * 64; };
     const int all_begin = begins(first_row() + 63), all_end = ends(first_row());
-    int key, last;
+    int begin, end;
     {
       const AttentionUnit u(args, share.unit);
       const Part part(shared, share, u);
-      key = (u.first_tile + part.begin) * ROW_TILE;
-      last = (u.first_tile + part.end - 1) * ROW_TILE;
+      begin = (u.first_tile + part.begin) * ROW_TILE;
+      end = (u.first_tile + part.end) * ROW_TILE;
+      if (end - KEYS >= ends(first_row() + 63)) end -= KEYS;  // none of the rows sees the rest
     }
     AttentionConsumer x(__uint_as_float(load_shared_word(inverse_scale)));
     const auto mask = [&](int key) {
@@ -192,43 +196,55 @@ __device__ __forceinline__ void attention(uint32_t shared, const ExactArgs& args
     };
     wait_for(shared + BAR_Q, share.parity(shared));
     x.load_q(shared + S_Q + thread_index() / 128 * IMAGE);
-    k.wait(shared);
-    x.issue_scores(k.at(shared, 0));
-    wgmma_wait<0>();
-    named_barrier_sync(GROUP_BARRIER + thread_index() / 128, 128);  // all warps have their Q
-    if (thread_index() % 128 == 0) mbarrier_arrive(shared + BAR_Q + 8);
-    mask(key);
-    x.probabilities<0>();
+    // Scores of a step beside the output of the step before; beside the first, nothing times V.
+    int key = begin;
 #pragma unroll 1
-    for (;; key += ROW_TILE) {
-      const Places v = k.next();
+    for (;;) {
+      const Places v = k.next(), last_v = key == begin ? v : k.previous();
+      k.wait(shared);
+      x.issue_scores(k.at(shared, 0));
+      last_v.wait(shared);
+      x.issue_output<1>(last_v.at(shared, 1));
+      wgmma_wait<1>();
+      mask(key);
+      x.probabilities<0>();
+      wgmma_wait<0>();
+      if (key != begin) {
+        last_v.release(shared);
+      } else {
+        named_barrier_sync(GROUP_BARRIER + thread_index() / 128, 128);  // all warps have their Q
+        if (thread_index() % 128 == 0) mbarrier_arrive(shared + BAR_Q + 8);
+      }
+      x.keep_output();
+      key += KEYS;
+      if (key == end) break;
       x.issue_scores(k.at(shared, 1));
       v.wait(shared);
       x.issue_output<0>(v.at(shared, 0));
       wgmma_wait<1>();
       k.release(shared);
       k = v.next();
-      mask(key + KEYS);
+      mask(key);
       x.probabilities<1>();
       wgmma_wait<0>();
       x.keep_output();
-      if (key == last) {
-        x.issue_output<1>(v.at(shared, 1));
-        wgmma_wait<0>();
-        v.release(shared);
-        x.keep_output();
-        break;
-      }
-      k.wait(shared);
-      x.issue_scores(k.at(shared, 0));
-      x.issue_output<1>(v.at(shared, 1));
-      wgmma_wait<1>();
-      mask(key + ROW_TILE);
-      x.probabilities<0>();
+      key += KEYS;
+      if (key == end) break;
+    }
+    if (key % ROW_TILE) {
+      const Places v = k.next();
+      k.release(shared);
+      v.wait(shared);
+      x.issue_output<0>(v.at(shared, 0));
       wgmma_wait<0>();
       v.release(shared);
-      x.keep_output();
+      k = v.next();
+    } else {
+      x.issue_output<1>(k.previous().at(shared, 1));
+      wgmma_wait<0>();
+      k.previous().release(shared);
     }
+    x.keep_output();
     const AttentionUnit u(args, anew(share.unit));
     const Part part(shared, share, u);
     Memory memory(args);
