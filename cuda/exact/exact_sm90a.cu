@@ -25,12 +25,9 @@ __device__ __forceinline__ Cut cut_of(const ExactArgs& args) {
   return Cut::of(padded_rows(args), columns, most_narrow, MATRIX == MATRIX_PROJ ? 16 : MATRIX == MATRIX_ATTN ? 4 : 1);
 }
 
-// In these no division at run time: what a function returns does not count as the same for all lanes, nor then anything behind
-// a loop that it bounds, and every wgmma behind it would wait for descriptors on their way to uniform registers.
-
 // Blocks that have a unit of QKV. If enough others are left they split slabs of the other weights meanwhile.
 __device__ __forceinline__ int busy_with_qkv(const ExactArgs& args) {
-  return padded_rows(args) / ROW_TILE * (cut_of<MATRIX_QKV>(args).wide ? QKV / GROUP : QKV / 64);
+  return padded_rows(args) / ROW_TILE * (QKV / (cut_of<MATRIX_QKV>(args).wide ? GROUP : 64));
 }
 __device__ __forceinline__ bool splits_late(int busy) { return busy + 24 <= crew.size; }
 // Slabs that are split before QKV if the rest is not: those of W_qkv, and as many more as keep all blocks busy, unless the
@@ -38,7 +35,7 @@ __device__ __forceinline__ bool splits_late(int busy) { return busy + 24 <= crew
 __device__ __forceinline__ int early_slabs(const ExactArgs& args) {
   const int blocks = crew.size, others = blocks - busy_with_qkv(args);
   if (cut_of<MATRIX_QKV>(args).wide && 6 * others >= SLABS - SLABS_QKV) return SLABS_QKV;
-  return max(SLABS_QKV, blocks);
+  return (SLABS_QKV + blocks - 1) / blocks * blocks;
 }
 
 /* Between two stages: the computing threads leave() one and enter() the next; a thread of the other warpgroup meets the other
@@ -115,7 +112,6 @@ struct Supplier {
 // The warpgroup beside the computing ones: one thread feeds the rings, one meets other blocks, all but the first warp find scales.
 __device__ __forceinline__ void supply(const ExactArgs& args, uint32_t shared) {
   Supplier supplier(args, shared);
-  if (supplier.feeds) share_attention(shared, args);  // while the others are still busy
   supplier.feed_product<MATRIX_QKV>();
   supplier.find_scales<QKV>(V_GAMMA1, V_BETA1, V_INVERSE_QKV, V_B_QKV, 0);
   supplier.pass();
@@ -127,21 +123,6 @@ __device__ __forceinline__ void supply(const ExactArgs& args, uint32_t shared) {
   supplier.feed_product<MATRIX_PROJ>();
   supplier.pass();
 }
-
-// What a thread leaves in the place of the vectors, which attention does not use but of whose registers it needs each.
-struct Parked {
-  static __device__ __forceinline__ uint32_t at(uint32_t shared) { return shared + S_VECTORS + 8 * thread_index(); }
-  static __device__ __forceinline__ uint32_t scale_at(uint32_t shared) { return at(shared) + 4; }
-  __device__ __forceinline__ Parked(uint32_t shared, const Rings& r, float scale) {
-    store_shared_word(at(shared), r.wide.stage | r.narrow.stage << 8 | r.wide.parity << 16 | r.narrow.parity << 24);
-    store_shared_word(scale_at(shared), __float_as_uint(scale));
-  }
-  __device__ __forceinline__ void restore(uint32_t shared, Rings& r, float& scale) const {
-    const uint32_t v = load_shared_word(at(shared));
-    r.wide.stage = v & 255, r.narrow.stage = v >> 8 & 255, r.wide.parity = v >> 16 & 255, r.narrow.parity = v >> 24;
-    scale = __uint_as_float(load_shared_word(scale_at(shared)));
-  }
-};
 
 __device__ __forceinline__ void consume(const ExactArgs& args, uint32_t shared, float* reduce) {
   Gate gate{shared};
@@ -175,15 +156,11 @@ __device__ __forceinline__ void consume(const ExactArgs& args, uint32_t shared, 
         product_to_images<Narrow>(rings.narrow, shared, half ? FFN : QKV, to, memory.rows);
       }
     }
-    float a_inverse = inverse(Scales::found(shared, half).product);
+    const float a_inverse = inverse(Scales::found(shared, half).product);
     gate.leave(true);
     gate.enter();
     if (half == 0) {
-      {
-        const Parked parked(shared, rings, a_inverse);
-        attention(shared, args, parked.scale_at(shared));
-        parked.restore(shared, rings, a_inverse);
-      }
+      attention(shared, args, a_inverse);
       gate.leave(true);
       gate.enter();
     }
