@@ -27,10 +27,8 @@ pub(super) const NOTHING: Range<u32> = CHUNKS..CHUNKS;
 const CAST_RATE: usize = 4;
 const CAST_RATE_ALL: usize = 260;
 
-/// Chunks that each SM may cast beside its share of attention: in clusters, what makes the chain fastest at 768 and 1024 rows, else in 100 us; measured on an
-/// H200.
+/// Chunks that each block of attention in clusters may cast beside its own work: what makes the chain fastest at 768 and 1024 rows, measured on an H200.
 const CAST_BESIDE: u32 = 6;
-const CAST_BESIDE_RATE: usize = 40;
 
 /// Fewer idle SMs than these cast nothing beside the attention projection: they would outlast it.
 const FEWEST_WORKERS: u32 = 16;
@@ -71,10 +69,9 @@ impl Shares {
         // Workers join attention in rows of its grid. Causal attention has no such role: only a prepared block is causal.
         let (row, idle) = (attention.grid[0], idle_sms(chip.sms, attention));
         let second_rows = if shape.causal || casts_beside(attention) { 0 } else { idle / row };
-        let second = match attention.kernel {
-            _ if !casts_beside(attention) => capacity(second_rows * row, attention::time(chip, shape)),
-            Kernel::Attention { form, .. } if ATTENTION[form].blocks > 1 => (CAST_BESIDE * attention.working) as usize,
-            _ => chip.sms * attention::time(chip, shape) * CAST_BESIDE_RATE / 10_000,
+        let second = match casts_beside(attention) {
+            true => (CAST_BESIDE * attention.working) as usize,
+            false => capacity(second_rows * row, attention::time(chip, shape)),
         };
         Self { first: capacity(idle_sms(chip.sms, qkv), qkv_time), second, second_rows }
     }
@@ -119,7 +116,7 @@ pub(super) fn casting_projection(chip: Chip, rows: usize) -> Launch {
 
 /// Whether each block of this attention casts beside its own work.
 fn casts_beside(attention: &Launch) -> bool {
-    matches!(attention.kernel, Kernel::Attention { form, causal: false } if ATTENTION[form].casts())
+    matches!(attention.kernel, Kernel::Attention { form, .. } if ATTENTION[form].blocks > 1)
 }
 
 /// SMs without a block in the last wave.
