@@ -50,7 +50,7 @@ struct AttentionConsumer {
   __device__ __forceinline__ uint32_t rows_smem() const { return smem.q() + row_group * 8192; }
 
   __device__ __forceinline__ void load_q() {
-    wait_for(smem.q_full(row_group), 0);
+    mbarrier_wait_or_fault(smem.q_full(row_group), 0);
     if (!T::Q_REGISTERS) return;
     const int lane = this->lane(), r = 16 * warp + (lane & 15);
 #pragma unroll
@@ -152,7 +152,7 @@ struct AttentionConsumer {
     if (T::BLOCKS > 1)
       for (int i = 0; i < work.stream; i++) now.advance();
     load_q();
-    wait_for(smem.k_full(now.stage), now.parity);
+    mbarrier_wait_or_fault(smem.k_full(now.stage), now.parity);
     issue_scores(now.stage);
     if (T::PING_PONG && group == T::CONSUMERS - 1) pass_turn();
     wgmma_wait<0>();
@@ -165,10 +165,10 @@ struct AttentionConsumer {
     const int first = tile, end = T::BLOCKS > 1 ? work.first : 0;
     for (; tile >= end + T::KEY_GROUPS; tile -= T::KEY_GROUPS) {
       const Ring<T::STAGES> next = after(now);
-      if (!ready) wait_for(smem.k_full(next.stage), next.parity);
+      if (!ready) mbarrier_wait_or_fault(smem.k_full(next.stage), next.parity);
       take_turn();
       issue_scores(next.stage);
-      if (!ready) wait_for(smem.v_full(now.stage), now.parity);
+      if (!ready) mbarrier_wait_or_fault(smem.v_full(now.stage), now.parity);
       issue_output(now.stage, tile != first);
       pass_turn();
       wgmma_wait<1>();
@@ -192,7 +192,7 @@ struct AttentionConsumer {
       now = next;
     }
     if (T::PING_PONG && group == 0) take_turn();
-    wait_for(smem.v_full(now.stage), now.parity);
+    mbarrier_wait_or_fault(smem.v_full(now.stage), now.parity);
     issue_output(now.stage, tile != first);
     wgmma_wait<0>();
   }

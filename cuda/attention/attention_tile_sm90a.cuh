@@ -100,18 +100,6 @@ __device__ __forceinline__ AttentionWork attention_work(int seq_len, int row_gro
     return block_work<T>(seq_len, row_group);
 }
 
-/* As mbarrier_wait, but what never ends faults instead of trapping: a trap that both roles can reach makes ptxas ignore setmaxnreg, and the consumers
-   spill. After minutes only: a consumer that started early waits for its producer, which waits for the kernels before. */
-__device__ __forceinline__ void wait_for(uint32_t barrier, uint32_t parity) {
-  uint32_t tries = 0;
-  while (!mbarrier_try_wait(barrier, parity))
-    asm volatile(
-        "{\n.reg .pred p;\n.reg .u64 nowhere;\n"
-        "setp.gt.u32 p, %0, 1000000000;\n"
-        "mov.u64 nowhere, 0;\n"
-        "@p st.global.u32 [nowhere], %0;\n}\n" ::"r"(++tries));
-}
-
 // 9.7.13.15.16 mbarrier.test_wait: whether a wait would be over, without waiting
 __device__ __forceinline__ bool mbarrier_test_wait(uint32_t barrier, uint32_t parity) {
   uint32_t done;
@@ -195,7 +183,7 @@ struct AttentionProducer {
     for (int tile = last; tile >= (T::BLOCKS > 1 ? work.first : 0); tile--)
       for (int stream = 0; stream < streams; stream++, ring.advance()) {
         if (T::BLOCKS == 1 || tile < last) {
-          wait_for(smem.empty(ring.stage), ring.parity ^ 1);
+          mbarrier_wait_or_fault(smem.empty(ring.stage), ring.parity ^ 1);
           load_k(ring.stage, tile, stream);
         }
         if (T::BLOCKS == 1 && T::ROW_GROUPS > 1 && tile == last) {

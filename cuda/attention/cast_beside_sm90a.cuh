@@ -31,7 +31,7 @@ __device__ __forceinline__ void cast_beside(const CastArgs& args, uint32_t memor
       bulk_load_once(memory, reinterpret_cast<const uint8_t*>(from) - ahead, bytes, full, evict_first_policy());
     }
     watch.turn_to(chunk, args.alarms);
-    wait_for(full, parity);
+    mbarrier_wait_or_fault(full, parity);
     const uint32_t at = memory + ahead + 16 * lane;
     __half* to = args.packed + chunk * CAST_CHUNK + 4 * lane;
 #pragma unroll 1

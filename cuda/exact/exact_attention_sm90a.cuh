@@ -45,7 +45,7 @@ __device__ __forceinline__ void feed_attention(uint32_t shared, const ExactArgs&
   KvRing at;
   const int units = memory.rows / ROW_TILE * HEADS;
   const auto bring = [&](uint32_t to, uint32_t full, uint32_t empty, uint32_t parity, const unsigned char* from) {
-    wait_for(empty, parity ^ 1);
+    mbarrier_wait_or_fault(empty, parity ^ 1);
     mbarrier_expect(full, TILE_BYTES);
     bulk_load(to, from, TILE_BYTES, full);
   };
@@ -170,9 +170,9 @@ __device__ __forceinline__ void attention(uint32_t shared, const ExactArgs& args
 #pragma unroll
     for (int r = 0; r < 2; r++) x.highest[r] = -INFINITY, x.sum[r] = 0.f;
     const uint32_t q = shared + S_Q + group * IMAGE;
-    wait_for(shared + BAR_Q, q_ring.parity);
+    mbarrier_wait_or_fault(shared + BAR_Q, q_ring.parity);
     q_ring.advance();
-    wait_for(full(k), k.parity);
+    mbarrier_wait_or_fault(full(k), k.parity);
     x.issue_scores(q, shared + S_KV + k.stage * TILE_BYTES);
     wgmma_wait<0>();
     const int key_end = (u.first_tile + u.tiles) * ROW_TILE;
@@ -187,10 +187,10 @@ __device__ __forceinline__ void attention(uint32_t shared, const ExactArgs& args
       x.probabilities(c, rescale);
       const bool more = key + KEYS < key_end;
       if (more) {
-        if (half) wait_for(full(k), k.parity);
+        if (half) mbarrier_wait_or_fault(full(k), k.parity);
         x.issue_scores(q, shared + S_KV + k.stage * TILE_BYTES + (half ^ 1) * IMAGE);
       }
-      if (!half) wait_for(full(v), v.parity);
+      if (!half) mbarrier_wait_or_fault(full(v), v.parity);
       x.issue_output(shared + S_KV + v.stage * TILE_BYTES + half * IMAGE);
       wgmma_wait<1>();
       if (!half) release(k);  // its second half was just multiplied

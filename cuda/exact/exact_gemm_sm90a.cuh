@@ -33,7 +33,7 @@ struct Cut {
   // Three products of a k-block take 2304 clocks in a wide tile, 900 in a narrow one. So up to `most_narrow` narrow tiles
   // serve where wide ones would leave SMs idle; and K is split as long as there are SMs for it.
   static __device__ __forceinline__ Cut of(int rows, int columns, int most_narrow, int max_splits) {
-    const int sms = crew.size, narrow = rows / ROW_TILE * (columns / 64);
+    const int sms = gridDim.x, narrow = rows / ROW_TILE * (columns / 64);
     Cut cut{narrow > most_narrow, 1};
     int units = cut.wide ? rows / ROW_TILE * (columns / GROUP) : narrow;
     for (; cut.splits < max_splits && 2 * units <= sms && 2 * cut.splits * rows <= PARTIAL_ROWS; units *= 2) cut.splits *= 2;
@@ -76,7 +76,7 @@ __device__ __forceinline__ void feed(Ring<F::SLOTS>& at, uint32_t shared, const 
 #pragma unroll 1
     for (int k = 0; k < 2 * units.k_blocks; k++, at.advance()) {
       const uint32_t slot = shared + S_RING + at.stage * F::SLOT_BYTES, full = shared + F::FULL + 8 * at.stage;
-      wait_for(shared + F::EMPTY + 8 * at.stage, at.parity ^ 1);
+      mbarrier_wait_or_fault(shared + F::EMPTY + 8 * at.stage, at.parity ^ 1);
       mbarrier_expect(full, F::SLOT_BYTES);
       bulk_load(slot, from_a, F::A_BYTES, full);
       bulk_load(slot + F::A_BYTES, from_b, F::B_BYTES, full);
@@ -109,14 +109,14 @@ __device__ __forceinline__ void multiply(float (&d)[F::BN / 2], Ring<F::SLOTS>& 
                    b_hi = wgmma_at(B_FORM, shared + S_RING + hi * F::SLOT_BYTES + F::A_BYTES),
                    a_lo = wgmma_at(A_FORM, ring + at.stage * F::SLOT_BYTES),
                    b_lo = wgmma_at(B_FORM, shared + S_RING + at.stage * F::SLOT_BYTES + F::A_BYTES);
-    wait_for(shared + F::FULL + 8 * hi, hi_parity);
+    mbarrier_wait_or_fault(shared + F::FULL + 8 * hi, hi_parity);
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < 4; i++) Wgmma<F::BN>::template ss<1>(d, a_hi + 2 * i, b_hi + 128 * i, 1);
     wgmma_commit();
     wgmma_wait<1>();
     if (k > 0) release_before(hi);  // the k-block before
-    wait_for(shared + F::FULL + 8 * at.stage, at.parity);
+    mbarrier_wait_or_fault(shared + F::FULL + 8 * at.stage, at.parity);
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < 4; i++) Wgmma<F::BN>::template ss<1>(d, a_lo + 2 * i, b_hi + 128 * i, 1);

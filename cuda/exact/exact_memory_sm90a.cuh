@@ -122,17 +122,6 @@ __device__ __forceinline__ void store_shared_word(uint32_t address, uint32_t v) 
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(v) : "memory");
 }
 
-// As mbarrier_wait, but what never ends faults: a trap that both roles can reach makes ptxas ignore setmaxnreg.
-__device__ __forceinline__ void wait_for(uint32_t barrier, uint32_t parity) {
-  uint32_t tries = 0;
-  while (!mbarrier_try_wait(barrier, parity))
-    asm volatile(
-        "{\n.reg .pred p;\n.reg .u64 nowhere;\n"
-        "setp.gt.u32 p, %0, 4000000;\n"
-        "mov.u64 nowhere, 0;\n"
-        "@p st.global.u32 [nowhere], %0;\n}\n" ::"r"(++tries));
-}
-
 // One warp stores 16 rows of an image, 2 KB, that it has put in its box.
 __device__ __forceinline__ void store_box(uint32_t box, unsigned char* to, int lane) {
   __syncwarp();

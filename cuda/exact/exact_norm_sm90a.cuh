@@ -218,7 +218,7 @@ struct Scales {
   }
   // By whoever needs them.
   static __device__ __forceinline__ Scales found(uint32_t shared, int half) {
-    wait_for(shared + BAR_SCALES, half);
+    mbarrier_wait_or_fault(shared + BAR_SCALES, half);
     float4 all = make_float4(0.f, 0.f, 0.f, 0.f);
 #pragma unroll
     for (int i = 0; i < SCALE_WARPS; i++) {

@@ -20,7 +20,7 @@ namespace exact90 {
 // How a product is cut: found anew by each role where it is needed.
 template <int MATRIX>
 __device__ __forceinline__ Cut cut_of(const ExactArgs& args) {
-  const int sms = crew.size, columns = MATRIX == MATRIX_QKV ? QKV : MATRIX == MATRIX_FC ? FFN : D;
+  const int sms = gridDim.x, columns = MATRIX == MATRIX_QKV ? QKV : MATRIX == MATRIX_FC ? FFN : D;
   const int most_narrow = MATRIX == MATRIX_PROJ ? sms / 2 : 2 * sms;
   return Cut::of(padded_rows(args), columns, most_narrow, MATRIX == MATRIX_PROJ ? 16 : MATRIX == MATRIX_ATTN ? 4 : 1);
 }
@@ -49,7 +49,7 @@ struct Gate {
     named_barrier_sync(STAGE_BARRIER, THREADS);
   }
   __device__ __forceinline__ void enter() {
-    wait_for(shared + BAR_MET, parity);
+    mbarrier_wait_or_fault(shared + BAR_MET, parity);
     parity ^= 1;
   }
 };
