@@ -1,7 +1,6 @@
 //! One GPU: its primary context (the one that the runtime API, PyTorch and cudarc share), its loaded kernels, and whether it is still alive.
 
 use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cudarc::driver::sys;
@@ -10,6 +9,7 @@ use sys::CUdevice_attribute_enum as Attribute;
 use super::arch::Arch;
 use super::block::Kernels;
 use super::driver::{check, is_sticky};
+use super::launchers::Launchers;
 use super::solve::Solver;
 use crate::error::Error;
 
@@ -23,8 +23,8 @@ pub struct Device {
     pub sms: usize,
     /// The kernels of `arch`, loaded.
     pub kernels: Kernels,
-    /// Who launches grids on it, now or later: workspaces, captured graphs, and under MPS other processes.
-    launchers: AtomicUsize,
+    /// Who launches grids on it.
+    pub launchers: Launchers,
     solver: Mutex<Solver>,
     context: Context,
     lost: OnceLock<Error>,
@@ -63,24 +63,9 @@ impl Device {
         let entered = Entered::new(context)?;
         let kernels = Kernels::load(arch, capability, sms)?;
         drop(entered);
-        let mps = attribute(number, Attribute::CU_DEVICE_ATTRIBUTE_MPS_ENABLED).unwrap_or(0) as usize;
-        let (launchers, solver) = (AtomicUsize::new(mps), Mutex::default());
+        let mps = attribute(number, Attribute::CU_DEVICE_ATTRIBUTE_MPS_ENABLED).is_ok_and(|enabled| enabled != 0);
+        let (launchers, solver) = (Launchers::new(mps), Mutex::default());
         Ok(Self { ordinal, arch, sms, kernels, launchers, solver, context, lost: OnceLock::new() })
-    }
-
-    /// One more launches grids.
-    pub fn add_launcher(&self) {
-        self.launchers.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// One that launched grids is gone.
-    pub fn remove_launcher(&self) {
-        self.launchers.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Whether all grids of this library come one after the other.
-    pub fn has_one_launcher(&self) -> bool {
-        self.launchers.load(Ordering::Relaxed) == 1
     }
 
     /// What `solve()` keeps between calls; the lock makes one call's work contiguous in the stream.

@@ -18,6 +18,8 @@ pub struct Event {
 
 // SAFETY: an event may be used from any thread.
 unsafe impl Send for Event {}
+// SAFETY: as above; the driver locks what it must.
+unsafe impl Sync for Event {}
 
 impl Event {
     /// Not recorded yet; the device's context is current.

@@ -48,7 +48,20 @@ impl Graphs {
         buffers: &Buffers,
         stream: Stream,
     ) -> Result<(), Error> {
-        let alone = device.has_one_launcher();
+        // SAFETY: the caller's promise.
+        device.launchers.enqueue(|alone| unsafe { self.run_beside(device, shape, buffers, stream, alone) })
+    }
+
+    /// # Safety
+    /// As for [`Graphs::run`].
+    unsafe fn run_beside(
+        &mut self,
+        device: &Device,
+        shape: Shape,
+        buffers: &Buffers,
+        stream: Stream,
+        alone: bool,
+    ) -> Result<(), Error> {
         let key = Key { shape, aligned: buffers.weights.is_multiple_of(16), alone };
         let Some(place) = self.0.iter().position(|kept| kept.key == key) else {
             self.0.truncate(KEPT - 1);
@@ -79,8 +92,7 @@ impl Graphs {
 /// # Safety
 /// As for [`Graphs::run`].
 pub unsafe fn run_plainly(device: &Device, shape: Shape, buffers: &Buffers, stream: Stream) -> Result<(), Error> {
-    // The caller's graph may be launched at any time.
-    device.add_launcher();
+    // Who else is there when the caller's graph is launched?
     let steps = block::forward(device, shape, buffers, &mut Maps::default(), false)?;
     // SAFETY: the caller's promise.
     unsafe { run_steps(&steps, stream) }

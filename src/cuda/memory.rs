@@ -165,9 +165,3 @@ pub fn wait(stream: Stream) -> Result<(), Error> {
     // SAFETY: the stream is the caller's live one or the legacy default stream.
     check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(raw(stream)) })
 }
-
-/// Waits until everything enqueued in the current context is done.
-pub fn wait_for_all() -> Result<(), Error> {
-    // SAFETY: a context is current.
-    check("cuCtxSynchronize", unsafe { sys::cuCtxSynchronize() })
-}

@@ -11,6 +11,7 @@ pub mod graph;
 pub mod hopper;
 pub mod images;
 pub mod launch;
+pub mod launchers;
 pub mod memory;
 pub mod modules;
 pub mod pointer;

@@ -1,6 +1,6 @@
 //! A block whose weights are cast once: what a handle is on a GPU.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys;
 
@@ -34,7 +34,7 @@ pub struct Prepared {
 /// The block's calls run one after the other, whatever their streams.
 struct Order {
     /// Recorded behind the latest call.
-    done: Event,
+    done: Arc<Event>,
     /// The driver's never reused number of the latest call's stream.
     stream: Option<u64>,
     graphs: Graphs,
@@ -58,7 +58,8 @@ impl Prepared {
         device.run(|| {
             let workspace = Workspace::new(device, options.max_tokens, Purpose::Prepared(options.precision))?;
             let scratch = Buffer::new(device, "scratch for x and output", options.max_tokens * D * size_of::<f32>())?;
-            let (done, alarms) = (Event::new(device)?, Alarms::new(device)?);
+            let (done, alarms) = (Arc::new(Event::new(device)?), Alarms::new(device)?);
+            device.launchers.note_end(&done);
             let order = Mutex::new(Order { done, stream: None, graphs: Graphs::default(), alarms });
             let prepared = Self { device, options, workspace, scratch, order };
             prepared.update(weights, Stream::LEGACY)?;

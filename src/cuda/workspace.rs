@@ -4,7 +4,7 @@ use super::arch::Arch;
 use super::device::Device;
 use super::exact;
 use super::hopper::plan::FEW_ROWS;
-use super::memory::{Buffer, fill, wait, wait_for_all};
+use super::memory::{Buffer, fill, wait};
 use crate::dims::{D, FFN, QKV};
 use crate::error::Error;
 use crate::options::Stream;
@@ -115,12 +115,8 @@ impl Workspace {
     pub fn new(device: &'static Device, rows: usize, purpose: Purpose) -> Result<Self, Error> {
         let sizes = Sizes::new(device.arch, rows, purpose);
         let buffer = Buffer::new(device, "the workspace", sizes.total())?;
-        device.add_launcher();
+        device.launchers.join();
         let workspace = Self { device, buffer, rows, sizes };
-        if !device.has_one_launcher() {
-            // What the others have enqueued so far may not expect company.
-            wait_for_all()?;
-        }
         let parts = workspace.parts();
         fill(parts.alarms, 0, ALARMS_BYTES, Stream::LEGACY)?;
         fill(parts.exact, 0, COUNTERS, Stream::LEGACY)?;
@@ -164,7 +160,7 @@ impl Workspace {
 
 impl Drop for Workspace {
     fn drop(&mut self) {
-        self.device.remove_launcher();
+        self.device.launchers.leave();
     }
 }
 
