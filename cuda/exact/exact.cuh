@@ -28,6 +28,7 @@ struct ExactArgs {
   int rule;         // of Rule: whether to compute at all
   int keep_alarms;  // else they are set back to 0 after a computation
   int settled;      // no alarm is raised by the predecessor, which lets this kernel start only after its own predecessors
+  int sms;          // multiprocessors, by which the products are cut: of a launch with fewer blocks the same bits come
 };
 
 extern "C" __global__ void exact(const ExactArgs args);

@@ -32,8 +32,8 @@ struct Cut {
 
   // Three products of a k-block take 2304 clocks in a wide tile, 900 in a narrow one. So up to `most_narrow` narrow tiles
   // serve where wide ones would leave SMs idle; and K is split as long as there are SMs for it.
-  static __device__ __forceinline__ Cut of(int rows, int columns, int most_narrow, int max_splits) {
-    const int sms = gridDim.x, narrow = rows / ROW_TILE * (columns / 64);
+  static __device__ __forceinline__ Cut of(int rows, int columns, int sms, int most_narrow, int max_splits) {
+    const int narrow = rows / ROW_TILE * (columns / 64);
     Cut cut{narrow > most_narrow, 1};
     int units = cut.wide ? rows / ROW_TILE * (columns / GROUP) : narrow;
     for (; cut.splits < max_splits && 2 * units <= sms && 2 * cut.splits * rows <= PARTIAL_ROWS; units *= 2) cut.splits *= 2;

@@ -1,6 +1,6 @@
 /* The exact block on Hopper: exact.cuh says what it computes, the other files how each stage does.
 
-   Grid: one block per SM, cooperative; 384 threads: two warpgroups that compute and one that keeps them supplied: it feeds the
+   Grid: one block per SM, cooperative, or any, with what exact_crew_sm90a.cuh says; 384 threads: two warpgroups that compute and one that keeps them supplied: it feeds the
    rings, meets the other blocks and finds scales. Shared memory: SHARED_BYTES. Stages, a grid barrier (1.2 us) after each:
 
      weights -> images (of W_qkv; the rest beside QKV where SMs are idle there), h = LN1(x)
@@ -20,9 +20,9 @@ namespace exact90 {
 // How a product is cut: found anew by each role where it is needed.
 template <int MATRIX>
 __device__ __forceinline__ Cut cut_of(const ExactArgs& args) {
-  const int sms = gridDim.x, columns = MATRIX == MATRIX_QKV ? QKV : MATRIX == MATRIX_FC ? FFN : D;
+  const int sms = args.sms, columns = MATRIX == MATRIX_QKV ? QKV : MATRIX == MATRIX_FC ? FFN : D;
   const int most_narrow = MATRIX == MATRIX_PROJ ? sms / 2 : 2 * sms;
-  return Cut::of(padded_rows(args), columns, most_narrow, MATRIX == MATRIX_PROJ ? 16 : MATRIX == MATRIX_ATTN ? 4 : 1);
+  return Cut::of(padded_rows(args), columns, sms, most_narrow, MATRIX == MATRIX_PROJ ? 16 : MATRIX == MATRIX_ATTN ? 4 : 1);
 }
 
 // Blocks that have a unit of QKV. If enough others are left they split slabs of the other weights meanwhile.
@@ -199,15 +199,15 @@ __device__ __forceinline__ void init_barriers(uint32_t shared) {
 extern "C" __global__ void __launch_bounds__(exact90::THREADS, 1) exact(const ExactArgs args) {
   using namespace exact90;
   if (!args.settled) pdl_wait();
-  // Usually all: as little as possible in front of it, which is worth 0.35 us of the chain at 1024 rows on an H200.
-  if (args.rule != RULE_EXACT && !any_raised(args.alarms)) asm volatile("exit;");
+  const bool quiet = args.rule != RULE_EXACT && !any_raised(args.alarms);
+  pdl_wait();  // in any case: a graph ends with this kernel, and must not before the one in front of it
+  if (quiet) asm volatile("exit;");  // usually all; as an exit it is worth 0.35 us of the chain at 1024 rows on an H200
   bool raised;
   if (args.phases & EXACT_FORWARD && !must_rescue(args.alarms, args.rule, raised)) {
     // Without alarms the fast result stands, too: no matter who reads them before or after this.
     if (raised && !args.keep_alarms && blockIdx.x == 0 && threadIdx.x < ALARMS) args.alarms[threadIdx.x] = 0;
     return;
   }
-  if (args.settled) pdl_wait();
   __syncthreads();  // everybody has read the alarms, which the last block to gather clears
   if (threadIdx.x == 0) crew = args.rule == RULE_EXACT ? Crew{static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x)} : gather(args);
   __syncthreads();

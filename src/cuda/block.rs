@@ -2,7 +2,8 @@
 
 use super::arch::Arch;
 use super::device::Device;
-use super::launch::{Edge, Step};
+use super::exact::Behind;
+use super::launch::Step;
 use super::tensor_map::Maps;
 use super::workspace::Parts;
 use super::{exact, hopper, portable};
@@ -135,21 +136,20 @@ pub fn forward(
     maps: &mut Maps,
     alone: bool,
 ) -> Result<Vec<Step>, Error> {
-    let (mut steps, edge) = match &device.kernels {
-        _ if shape.precision == SolvePrecision::Exact => (Vec::new(), Edge::Full),
+    let (mut steps, behind) = match &device.kernels {
+        _ if shape.precision == SolvePrecision::Exact => (Vec::new(), Behind::Anything),
         Kernels::Portable(kernels) => {
             let plan = portable::plan::forward(device.arch, device.sms, shape);
-            (portable::block::steps(kernels, &plan, buffers), Edge::Full)
+            (portable::block::steps(kernels, &plan, buffers), Behind::Anything)
         }
         Kernels::Hopper(kernels) => {
-            // Alarms that no kernel after the last but one raises can be read while the last one works.
             let settled = shape.prepared || shape.rows() > hopper::plan::DIRECT_ROWS;
-            let edge = if settled { Edge::Early } else { Edge::Programmatic };
-            (hopper::block::forward(kernels, shape, buffers, maps, alone)?, edge)
+            let behind = if settled { Behind::Settled } else { Behind::Chain };
+            (hopper::block::forward(kernels, shape, buffers, maps, alone)?, behind)
         }
     };
     if shape.guarded || shape.precision == SolvePrecision::Exact {
-        steps.push(device.kernels.exact().forward(device.sms, shape, buffers, edge));
+        steps.push(device.kernels.exact().forward(device.sms, shape, buffers, behind));
     }
     Ok(steps)
 }

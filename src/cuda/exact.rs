@@ -22,16 +22,26 @@ pub struct Form {
     pub prepared: usize,
     /// Bytes of memory a row, of values on their way from one phase to the next. Nothing of them outlives a launch.
     pub per_row: usize,
+    /// Whether a launch that may have to compute is a plain one, of which those blocks compute that find a place.
+    pub gathers: bool,
 }
 
 /// The form of this architecture.
 #[must_use]
 pub fn form(arch: Arch) -> Form {
-    let portable = |shared| Form { threads: 256, shared, fixed: 28_366_336, prepared: 0, per_row: 15_360 };
+    let portable =
+        |shared| Form { threads: 256, shared, fixed: 28_366_336, prepared: 0, per_row: 15_360, gathers: false };
     match arch {
         Arch::Sm75 => portable(46_080),
         Arch::Sm80 => portable(87_552),
-        Arch::Sm90a => Form { threads: 384, shared: 226_432, fixed: 40_971_520, prepared: 28_351_488, per_row: 21_504 },
+        Arch::Sm90a => Form {
+            threads: 384,
+            shared: 226_432,
+            fixed: 40_971_520,
+            prepared: 28_351_488,
+            per_row: 21_504,
+            gathers: true,
+        },
     }
 }
 
@@ -40,6 +50,17 @@ pub fn form(arch: Arch) -> Form {
 pub struct Kernel {
     function: Function,
     form: Form,
+}
+
+/// What comes before it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Behind {
+    /// Kernels that know nothing of griddepcontrol, or nothing.
+    Anything,
+    /// A chain whose last kernel may raise alarms.
+    Chain,
+    /// A chain whose last kernel raises none, so that they can be read while it works.
+    Settled,
 }
 
 /// What a launch does, as `ExactArgs::phases` says it.
@@ -62,17 +83,17 @@ impl Kernel {
     /// Brings the weights of `buffers` into their workspace, for later calls.
     #[must_use]
     pub fn prepare(&self, sms: usize, shape: Shape, buffers: &Buffers) -> Step {
-        self.step(sms, shape, buffers, Phases::Cast, Edge::Full)
+        self.step(sms, shape, buffers, Phases::Cast, Behind::Anything)
     }
 
     /// Computes output, or looks whether that is needed.
     #[must_use]
-    pub fn forward(&self, sms: usize, shape: Shape, buffers: &Buffers, edge: Edge) -> Step {
+    pub fn forward(&self, sms: usize, shape: Shape, buffers: &Buffers, behind: Behind) -> Step {
         let phases = if shape.prepared { Phases::Forward } else { Phases::Both };
-        self.step(sms, shape, buffers, phases, edge)
+        self.step(sms, shape, buffers, phases, behind)
     }
 
-    fn step(&self, sms: usize, shape: Shape, buffers: &Buffers, phases: Phases, edge: Edge) -> Step {
+    fn step(&self, sms: usize, shape: Shape, buffers: &Buffers, phases: Phases, behind: Behind) -> Step {
         let Buffers { x, output, weights, x_copy, parts, .. } = *buffers;
         let x = if x_copy == 0 { x } else { x_copy };
         let rule = match shape.precision {
@@ -83,23 +104,24 @@ impl Kernel {
         };
         // What is known about prepared weights stays true for the next call.
         let keep_alarms = u32::from(shape.prepared);
-        let settled = u32::from(edge == Edge::Early);
+        // Half as many blocks have a place before the last of the kernel in front of them has ended, and take 1.5 times as long where they must compute.
+        let gathers = self.form.gathers && rule != 0;
+        let blocks = if gathers { sms.div_ceil(2) } else { sms };
         let numbers = [
             pair(buffers.rows as u32, buffers.seq_len as u32),
             pair(u32::from(shape.causal), phases as u32),
             pair(rule, keep_alarms),
-            pair(settled, 0),
+            pair(u32::from(behind == Behind::Settled), sms as u32),
         ];
         let words = [x, output, weights, parts.exact, parts.alarms];
         Step {
             what: "launch of the exact block",
             function: self.function,
-            grid: [sms as u32, 1, 1],
+            grid: [blocks as u32, 1, 1],
             threads: self.form.threads,
             shared: self.form.shared,
-            edge,
-            // Behind a chain a plain launch would start earlier, and end the graph before the kernel in front of it has ended: see `Edge::Early`.
-            cooperative: true,
+            edge: if behind == Behind::Anything { Edge::Full } else { Edge::Programmatic },
+            cooperative: !gathers,
             arguments: Arguments::new().words(&[&words[..], &numbers].concat()),
         }
     }

@@ -72,9 +72,6 @@ pub enum Edge {
     Full,
     /// When every block of the step before has allowed it or ended (griddepcontrol); the kernel itself waits for the data.
     Programmatic,
-    /// As `Programmatic` in a graph, in a stream as `Full`. For a last kernel that may end without having waited for the step before. The end of the graph
-    /// does not wait for that step then, so this is only for kernels that cannot start while a block of it runs: cooperative, with all of an SM's memory.
-    Early,
 }
 
 /// One launch: a kernel, its grid and its arguments.
