@@ -100,19 +100,6 @@ __device__ __forceinline__ AttentionWork attention_work(int seq_len, int row_gro
     return block_work<T>(seq_len, row_group);
 }
 
-// 9.7.13.15.16 mbarrier.test_wait: whether a wait would be over, without waiting
-__device__ __forceinline__ bool mbarrier_test_wait(uint32_t barrier, uint32_t parity) {
-  uint32_t done;
-  asm volatile(
-      "{\n.reg .pred p;\n"
-      "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-      "selp.u32 %0, 1, 0, p;\n}\n"
-      : "=r"(done)
-      : "r"(barrier), "r"(parity)
-      : "memory");
-  return done;
-}
-
 template <class T>
 __device__ __forceinline__ void attention_init(const AttentionSmem<T>& smem, int seq_len) {
   static_assert(T::BLOCKS == 1 || T::STAGES % 2 == 0, "of two streams, each has every other stage");

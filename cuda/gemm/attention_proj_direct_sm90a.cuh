@@ -42,7 +42,7 @@ struct AttentionProj {
 
   __device__ __forceinline__ explicit AttentionProj(const AttentionProjArgs& args) : args(args) {
     base = shared_base();
-    group = threadIdx.x / 128, thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
+    group = uniform_warp() / 4, thread = threadIdx.x % 128, warp = uniform_warp() % 4, lane = thread % 32;
     rank = static_cast<int>(cluster_rank());
     row64 = blockIdx.x / BLOCKS / N_TILES * 64, n = blockIdx.x / BLOCKS % N_TILES * COLUMNS;
     mine = base + group * HEAD_BYTES, weights = base + WEIGHTS + group * W_BYTES;
@@ -99,10 +99,11 @@ struct AttentionProj {
   __device__ __forceinline__ void scores(uint32_t (&p)[KEYS / 16][4], float (&sum)[2]) const {
     constexpr uint64_t K_MAJOR = wgmma_descriptor<128>(16, 1024);
     constexpr float SCALE = 0.125f * 1.44269504f;
+    const uint64_t q = wgmma_at(K_MAJOR, mine + Q), keys = wgmma_at(K_MAJOR, mine + K);
     float s[KEYS / 2];
     wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < 4; k++) Wgmma<KEYS>::template ss<0>(s, wgmma_at(K_MAJOR, mine + Q + 32 * k), wgmma_at(K_MAJOR, mine + K + 32 * k), k != 0);
+    for (int k = 0; k < 4; k++) Wgmma<KEYS>::template ss<0>(s, wgmma_further(q, 32 * k), wgmma_further(keys, 32 * k), k != 0);
     wgmma_commit();
     wgmma_wait<0>();
     if (first[0] > 0 || first[1] > 0 || last[0] < KEYS - 1 || last[1] < KEYS - 1) {
@@ -141,9 +142,10 @@ struct AttentionProj {
     uint32_t p[KEYS / 16][4];
     float sum[2], o[32];
     scores(p, sum);
+    const uint64_t values = wgmma_at(N_MAJOR, mine + V);
     wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < KEYS / 16; k++) Wgmma<64>::rs<1>(o, p[k], wgmma_at(N_MAJOR, mine + V + 2048 * k), k != 0);
+    for (int k = 0; k < KEYS / 16; k++) Wgmma<64>::rs<1>(o, p[k], wgmma_further(values, 2048 * k), k != 0);
     wgmma_commit();
     named_barrier_sync(1 + group, 128);  // Q and K are used up
     const float inverse[2] = {1.f / sum[0], 1.f / sum[1]};
@@ -160,11 +162,12 @@ struct AttentionProj {
   // The block's summand of this warpgroup's columns, 16 rows by a warp, to the block that finishes those
   __device__ __forceinline__ void project() const {
     constexpr uint64_t K_MAJOR = wgmma_descriptor<128>(16, 1024), N_MAJOR = wgmma_descriptor<64>(8192, 512);
+    const uint64_t o = wgmma_at(K_MAJOR, base + Q), w = wgmma_at(N_MAJOR, weights);
     float d[WIDE / 2];
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < DEPTH / 16; k++)
-      Wgmma<WIDE>::template ss<1>(d, wgmma_at(K_MAJOR, base + k / 4 * HEAD_BYTES + Q + k % 4 * 32), wgmma_at(N_MAJOR, weights + 1024 * k), k != 0);
+      Wgmma<WIDE>::template ss<1>(d, wgmma_further(o, k / 4 * HEAD_BYTES + k % 4 * 32), wgmma_further(w, 1024 * k), k != 0);
     wgmma_commit();
     const bool stays = warp == rank;
     const uint32_t to = stays ? base + INCOMING + rank * PART + group * PIECE : mine + K + warp * PIECE;

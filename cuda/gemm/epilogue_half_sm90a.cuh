@@ -16,6 +16,7 @@ __device__ __forceinline__ float gelu_tanh(float x) {
 
 template <class S, bool GELU>
 struct HalfEpilogue {
+  static constexpr bool LATE = false;
   static constexpr int CLUSTER_PHASES = 0;
   static constexpr int COLUMNS = S::BN % 64 == 0 ? 64 : 32;  // of a box
   static constexpr int BOX_BYTES = 16 * COLUMNS * 2;

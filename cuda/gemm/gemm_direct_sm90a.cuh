@@ -134,11 +134,12 @@ __device__ __forceinline__ void multiply(float (&d)[S::BN / 2], uint32_t ring, u
   int previous = 0;
   for (int part = 0; part < S::PARTS; part++) {
     mbarrier_wait(full + 8 * at.stage, at.parity);
-    const uint32_t a = ring + at.stage * S::STAGE_BYTES + warpgroup * 8192, b = ring + at.stage * S::STAGE_BYTES + S::A_BYTES;
+    const uint32_t stage = ring + at.stage * S::STAGE_BYTES;
+    const uint64_t a = wgmma_at(a_form, stage + warpgroup * 8192), b = wgmma_at(b_form, stage + S::A_BYTES);
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < S::DEPTH / 16; k++)
-      Wgmma<S::BN>::template ss<1>(d, wgmma_at(a_form, a + k / 4 * (S::BM * 128) + k % 4 * 32), wgmma_at(b_form, b + 16 * S::SWIZZLE * k), (part | k) != 0);
+      Wgmma<S::BN>::template ss<1>(d, wgmma_further(a, k / 4 * (S::BM * 128) + k % 4 * 32), wgmma_further(b, 16 * S::SWIZZLE * k), (part | k) != 0);
     wgmma_commit();
     wgmma_wait<1>();
     if (part > 0) mbarrier_arrive(empty + 8 * previous);
@@ -156,7 +157,7 @@ __device__ __forceinline__ void gemm_direct(const CUtensorMap* a, const float* b
   using Memory = GemmMemory<S, Epilogue>;
   static_assert(Memory::TOTAL <= S::SHARED_LIMIT, "PER_SM blocks on a multiprocessor");
   const uint32_t base = shared_base(), full = base + Memory::BARRIERS, empty = full + 8 * S::STAGES;
-  const int warp = threadIdx.x / 32;
+  const int warp = uniform_warp();
   const int rank = S::SPLITS > 1 ? static_cast<int>(cluster_rank()) : 0;
   const int row = tile / S::N_TILES * S::BM, n = tile % S::N_TILES * S::BN;
   epilogue.at(base + Memory::EPILOGUE, empty + 8 * S::STAGES, rank);
@@ -190,7 +191,7 @@ __device__ __forceinline__ void gemm_direct(const CUtensorMap* a, const float* b
   }
   epilogue.prepare(row + 16 * warp, n);
   float d[S::BN / 2];
-  multiply<S>(d, base, full, empty, warp / 4);
+  multiply<S>(d, base, full, empty, S::WARPGROUPS == 1 ? 0 : warp / 4);
   epilogue.finish(d, row + 16 * warp, n);
   epilogue.end();
 }

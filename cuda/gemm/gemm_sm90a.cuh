@@ -40,7 +40,8 @@ template <class S, class Epilogue>
 struct GemmMemory {
   static constexpr int EPILOGUE = S::STAGES * S::STAGE_BYTES;
   static constexpr int BARRIERS = EPILOGUE + Epilogue::SHARED_BYTES;
-  static constexpr int TOTAL = BARRIERS + 16 * S::STAGES + 64 + 1024;  // with the slack for alignment
+  static constexpr int ENDED = BARRIERS + 16 * S::STAGES + 64;  // the barrier that says that the predecessor has
+  static constexpr int TOTAL = ENDED + 8 + 1024;  // with the slack for alignment
   static_assert(TOTAL <= 232448, "shared memory of one block");
 };
 
@@ -51,7 +52,7 @@ __device__ __forceinline__ uint32_t shared_base() { return (smem_address(dynamic
 template <class S>
 struct GemmProducer {
   const CUtensorMap *a, *b;
-  uint32_t ring, full, empty;
+  uint32_t ring, full, empty, ended;
   int k_first;  // in k-blocks
 
   __device__ __forceinline__ void load_a(int stage, int k_block, int tile) const {
@@ -63,22 +64,30 @@ struct GemmProducer {
                 tile % S::N_TILES * S::SLABS, full + 8 * stage);
   }
 
-  // `early`: B was written before the predecessor's predecessor ended, so that its first tiles need not wait. More than
-  // two of them would hold up the first of A.
+  // Passes the time that an SM takes for a tile of B; false when the predecessor has ended meanwhile
+  __device__ __forceinline__ bool pause() const {
+    constexpr uint32_t BYTES_A_CLOCK = 40;
+    const uint32_t start = clock_low();
+    while (clock_low() - start < S::B_BYTES / BYTES_A_CLOCK)
+      if (mbarrier_test_wait(ended, 0)) return false;
+    return true;
+  }
+
+  // `early`: so many tiles of B, which was written before the predecessor's predecessor ended, may come before the wait: as many as there is time for, and
+  // never so many at once that they would hold up the first of A.
   template <class Epilogue>
-  __device__ __forceinline__ void run(const Epilogue& epilogue, int tile, int tiles, int blocks, bool early) const {
-    constexpr int EARLY = S::STAGES < 2 ? S::STAGES : 2;
+  __device__ __forceinline__ void run(const Epilogue& epilogue, int tile, int tiles, int blocks, int early) const {
+    constexpr int AT_ONCE = 2;
 #pragma unroll
-    for (int s = 0; s < S::STAGES; s++) {
-      mbarrier_expect(full + 8 * s, S::STAGE_BYTES);
-      if (early && s < EARLY) load_b(s, s, tile);
-    }
+    for (int s = 0; s < S::STAGES; s++) mbarrier_expect(full + 8 * s, S::STAGE_BYTES);
+    int fetched = 0;
+    for (; fetched < min(early, S::STAGES) && (fetched < AT_ONCE || pause()); fetched++) load_b(fetched, fetched, tile);
     pdl_wait();
     pdl_launch();  // only now: a successor that runs may rely on what this kernel's predecessors wrote
 #pragma unroll
     for (int s = 0; s < S::STAGES; s++) {
       load_a(s, s, tile);
-      if (!(early && s < EARLY)) load_b(s, s, tile);
+      if (s >= fetched) load_b(s, s, tile);
       if (s == 0) epilogue.load();
     }
     Ring<S::STAGES> at;
@@ -93,9 +102,10 @@ struct GemmProducer {
   }
 };
 
-template <class S>
+// `then()` runs under the first products.
+template <class S, class Then>
 __device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], Ring<S::STAGES>& at, uint32_t ring, uint32_t full,
-                                              uint32_t empty, int warpgroup) {
+                                              uint32_t empty, int warpgroup, const Then& then) {
   const uint64_t a_form = wgmma_descriptor<128>(16, 1024);
   const uint64_t b_form = wgmma_descriptor<S::SWIZZLE>(64 * S::SWIZZLE, 8 * S::SWIZZLE);
   const bool releases = (threadIdx.x & 127) == 0;
@@ -103,14 +113,14 @@ __device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], Ring<S::STA
   for (int k_block = 0; k_block < S::K_BLOCKS; k_block++) {
     if (S::WARPGROUPS > 1 && warpgroup > 0 && k_block == S::K_BLOCKS - S::LEAD) named_barrier_sync(LEAD_BARRIER + warpgroup - 1, 256);
     mbarrier_wait(full + 8 * at.stage, at.parity);
-    const uint32_t a = ring + at.stage * S::STAGE_BYTES + warpgroup * 8192,
-                   b = ring + at.stage * S::STAGE_BYTES + S::A_BYTES;
+    const uint32_t stage = ring + at.stage * S::STAGE_BYTES;
+    const uint64_t a = wgmma_at(a_form, stage + warpgroup * 8192), b = wgmma_at(b_form, stage + S::A_BYTES);
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < 4; k++)
-      Wgmma<S::BN>::template ss<1>(d, wgmma_at(a_form, a + 32 * k), wgmma_at(b_form, b + 16 * S::SWIZZLE * k),
-                                   (k_block | k) != 0);
+      Wgmma<S::BN>::template ss<1>(d, wgmma_further(a, 32 * k), wgmma_further(b, 16 * S::SWIZZLE * k), (k_block | k) != 0);
     wgmma_commit();
+    if (k_block == 1) then();
     wgmma_wait<1>();
     if (k_block > 0 && releases) mbarrier_arrive(empty + 8 * previous);
     previous = at.stage;
@@ -121,8 +131,8 @@ __device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], Ring<S::STA
   if (releases) mbarrier_arrive(empty + 8 * previous);
 }
 
-/* An epilogue has SHARED_BYTES; CLUSTER_PHASES, how often the blocks of a cluster meet (the first time after init(), which
-   the epilogue awaits before it touches a peer; a block of a cluster has one tile); and the functions
+/* An epilogue has SHARED_BYTES; LATE, whether prepare() comes under the first products instead of before them; CLUSTER_PHASES, how often the blocks of a
+   cluster meet (the first time after init(), which the epilogue awaits before it touches a peer; a block of a cluster has one tile); and the functions
 
      init()              called by the producer thread before anything else
 
@@ -136,10 +146,10 @@ __device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], Ring<S::STA
      end()               called after the last tile */
 template <class S, class Epilogue>
 __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b, Epilogue epilogue, int rows, int block,
-                                     int blocks, bool early) {
+                                     int blocks, int early) {
   using Memory = GemmMemory<S, Epilogue>;
-  const uint32_t base = shared_base(), full = base + Memory::BARRIERS, empty = full + 8 * S::STAGES;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const uint32_t base = shared_base(), full = base + Memory::BARRIERS, empty = full + 8 * S::STAGES, ended = base + Memory::ENDED;
+  const int warp = uniform_warp(), lane = threadIdx.x % 32;
   const int tiles = (rows + S::BM - 1) / S::BM * S::N_TILES;
   const int rank = S::SPLITS > 1 ? static_cast<int>(cluster_rank()) : 0;
   epilogue.at(base + Memory::EPILOGUE, empty + 8 * S::STAGES, rank);
@@ -151,6 +161,7 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
         mbarrier_init(full + 8 * s, 1);
         mbarrier_init(empty + 8 * s, S::WARPGROUPS);
       }
+      mbarrier_init(ended, 1);
       epilogue.init();
       fence_mbarrier_init();
     }
@@ -158,7 +169,7 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
     named_barrier_arrive(START_BARRIER, S::THREADS);
     if (Epilogue::CLUSTER_PHASES > 0) cluster_arrive();
     if (lane == 0)
-      GemmProducer<S>{a, b, base, full, empty, rank * S::K_BLOCKS}.run(epilogue, block, tiles, blocks, early);
+      GemmProducer<S>{a, b, base, full, empty, ended, rank * S::K_BLOCKS}.run(epilogue, block, tiles, blocks, early);
     __syncwarp();
     if (Epilogue::CLUSTER_PHASES > 0) cluster_wait();
     if (Epilogue::CLUSTER_PHASES > 1) {
@@ -173,9 +184,15 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
   int tile = block;
   do {
     const int row = tile / S::N_TILES * S::BM + 16 * warp, n = tile % S::N_TILES * S::BN;
-    epilogue.prepare(row, n);
+    if (!Epilogue::LATE) epilogue.prepare(row, n);
+    if (warp == 0 && tile == block) {
+      pdl_wait();
+      if (lane == 0) mbarrier_arrive(ended);
+    }
     float d[S::BN / 2];
-    multiply_tile<S>(d, at, base, full, empty, warp / 4);
+    multiply_tile<S>(d, at, base, full, empty, S::WARPGROUPS == 1 ? 0 : warp / 4, [&] {
+      if (Epilogue::LATE) epilogue.prepare(row, n);
+    });
     epilogue.finish(d, row, n);
     tile += blocks;
   } while (Epilogue::CLUSTER_PHASES == 0 && tile < tiles);

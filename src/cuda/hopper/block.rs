@@ -133,7 +133,7 @@ impl Call<'_> {
     fn gemm(&mut self, launch: &Launch, gemm: Gemm, tile: &Tile) -> Result<Arguments, Error> {
         let Buffers { x, output, parts: w, .. } = self.buffers;
         let rows = self.rows();
-        let prepared = u32::from(self.shape.prepared);
+        let early = product::early(tile, self.buffers.rows);
         let matrix = match gemm {
             Gemm::Qkv => packed::QKV_,
             Gemm::AttnProj => packed::ATTN,
@@ -148,16 +148,18 @@ impl Call<'_> {
         Ok(match gemm {
             Gemm::Qkv => {
                 let [weights, packed, chunks, alarms] = self.cast(launch);
-                maps.words(&[bias, pair(rows, launch.working), pair(prepared, 0), weights, packed, chunks, alarms])
+                let early = if self.shape.prepared { early } else { 0 };
+                maps.words(&[bias, pair(rows, launch.working), pair(early, 0), weights, packed, chunks, alarms])
             }
             Gemm::AttnProj => {
                 let [weights, packed, chunks, alarms] = self.cast(launch);
-                let (gamma, early) = (self.vector(vectors::GAMMA2), pair(u32::from(self.attn_early), launch.working));
+                let early = pair(if self.attn_early { early } else { 0 }, launch.working);
+                let gamma = self.vector(vectors::GAMMA2);
                 let rows = pair(rows, 0);
                 maps.words(&[bias, *x, gamma, w.statistics, rows, early, weights, packed, chunks, alarms])
             }
-            Gemm::Fc => maps.words(&[bias, pair(rows, 1)]),
-            Gemm::Proj => maps.words(&[bias, w.x1, *output, pair(rows, 1)]),
+            Gemm::Fc => maps.words(&[bias, pair(rows, early)]),
+            Gemm::Proj => maps.words(&[bias, w.x1, *output, pair(rows, early)]),
         })
     }
 
