@@ -129,7 +129,7 @@ fn exact_forms(nvcc: &Path) {
             ("offsetof(ExactArgs, seq_len)", 44),
             ("offsetof(ExactArgs, phases)", 52),
             ("offsetof(ExactArgs, keep_alarms)", 60),
-            ("offsetof(ExactArgs, settled)", 64),
+            ("offsetof(ExactArgs, watchers)", 64),
             ("offsetof(ExactArgs, sms)", 68),
             ("EXACT_CAST * 10 + EXACT_FORWARD", 12),
             ("RULE_EXACT * 100 + RULE_FAST * 10 + RULE_AUTO", 12),

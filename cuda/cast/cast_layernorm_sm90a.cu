@@ -92,6 +92,7 @@ extern "C" __global__ void __launch_bounds__(256, 5) cast_layernorm(const CastLa
     return;
   }
   block -= norm_blocks;
+  if (block == 0 && threadIdx.x == 0 && args.cast.alarms != nullptr) args.cast.alarms[ALARMS_WATCHED] = 0;
 #pragma unroll
   for (int u = 0; u < 4; u++) {
     const int i = block * 1024 + 256 * u + threadIdx.x;

@@ -19,7 +19,8 @@ enum Alarm {
   ALARM_BETA2,
   ALARM_B_QKV,
   ALARM_B_FC,
-  ALARMS = 16
+  ALARMS = 16,
+  ALARMS_WATCHED = 32  // no alarm, a word further on: warps of the last fast kernel that have seen their weights
 };
 enum Matrix { MATRIX_QKV, MATRIX_ATTN, MATRIX_FC, MATRIX_PROJ };
 

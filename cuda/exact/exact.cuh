@@ -17,6 +17,9 @@
 
 enum ExactPhases { EXACT_CAST = 1, EXACT_FORWARD = 2 };
 
+// What a kernel behind a chain of which the last kernel lets it start only after its own predecessors waits for before it reads the alarms.
+enum Watchers { WATCHERS_UNKNOWN = -1, WATCHERS_NONE = 0 };
+
 struct ExactArgs {
   const float* x;         // (rows, D), 16-byte aligned
   float* output;          // (rows, D), 16-byte aligned; may be x
@@ -27,7 +30,7 @@ struct ExactArgs {
   int phases;       // EXACT_CAST: bring the weights into memory; EXACT_FORWARD: compute. CAST alone raises the alarms.
   int rule;         // of Rule: whether to compute at all
   int keep_alarms;  // else they are set back to 0 after a computation
-  int settled;      // no alarm is raised by the predecessor, which lets this kernel start only after its own predecessors
+  int watchers;     // warps of the predecessor that raise alarms and count themselves when they have; or one of Watchers
   int sms;          // multiprocessors, by which the products are cut: of a launch with fewer blocks the same bits come
 };
 
@@ -109,6 +112,15 @@ __device__ __forceinline__ float gelu_exact(float x) {
 
 // ---- grid barrier
 
+// What never comes ends as an error: the store faults. (A trap would cost a kernel with setmaxnreg its registers.)
+__device__ __forceinline__ void bound(unsigned polls) {
+  asm volatile(
+      "{\n.reg .pred p;\n.reg .u64 nowhere;\n"
+      "setp.gt.u32 p, %0, 67108864;\n"
+      "mov.u64 nowhere, 0;\n"
+      "@p st.global.u32 [nowhere], %0;\n}\n" ::"r"(polls));
+}
+
 /* All blocks meet. The word's top bit turns over each time and the other bits return to 0, so it is ready for the next
    launch, of whatever grid. Only one thread of a block calls meet(), between two barriers of the block. */
 struct GridBarrier {
@@ -121,17 +133,11 @@ struct GridBarrier {
   __device__ GridBarrier(unsigned char* memory, unsigned top, int rank, int blocks)
       : word(reinterpret_cast<unsigned*>(memory)), top(top), rank(rank), blocks(blocks) {}
 
-  // What never comes ends as an error: the store faults. (A trap would cost a kernel with setmaxnreg its registers.)
   __device__ __forceinline__ void meet() {
     const unsigned add = rank == 0 ? TOP - (blocks - 1) : 1;
     asm volatile("red.add.release.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(add) : "memory");  // PTX ISA 9.0, 9.7.13.8
     unsigned polls = 0;
-    while ((look() & TOP) == top)
-      asm volatile(
-          "{\n.reg .pred p;\n.reg .u64 nowhere;\n"
-          "setp.gt.u32 p, %0, 67108864;\n"
-          "mov.u64 nowhere, 0;\n"
-          "@p st.global.u32 [nowhere], %0;\n}\n" ::"r"(++polls));
+    while ((look() & TOP) == top) bound(++polls);
     top ^= TOP;
   }
 

@@ -1,10 +1,11 @@
 /* Which blocks compute. In precision exact all of the grid, because the kernel is launched cooperatively. Behind a fast chain,
    with usually nothing to do, that would cost 2.1 to 2.9 us (H200), because such a grid starts only when every SM is free. So
-   there it is a plain launch, on half as many blocks: some of them may never come while kernels of other streams, in the same
+   there it is a plain launch, on fewer blocks: some of them may never come while kernels of other streams, in the same
    situation, hold their SMs. They wait a while; then those that have come are the crew, and who comes later leaves. Nobody of
    the crew waits for anybody outside of it. */
 #pragma once
 
+#include "common/sync_sm90a.cuh"
 #include "exact/exact_memory_sm90a.cuh"
 
 namespace exact90 {
@@ -29,11 +30,6 @@ __device__ __forceinline__ unsigned or_ordered(unsigned* to, unsigned v) {
   unsigned old;
   asm volatile("atom.or.acq_rel.gpu.global.b32 %0, [%1], %2;" : "=r"(old) : "l"(to), "r"(v) : "memory");
   return old;
-}
-__device__ __forceinline__ unsigned load_acquire(const unsigned* p) {
-  unsigned v;
-  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");  // 9.7.9.8
-  return v;
 }
 
 // By one thread of each block that has found the alarms raised. The last block to have read all of this and the alarms

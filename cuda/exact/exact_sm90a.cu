@@ -194,11 +194,21 @@ __device__ __forceinline__ void init_barriers(uint32_t shared) {
   fence_mbarrier_init();
 }
 
+// They run or have ended, because this kernel starts only when their blocks have let it. One thread of a block asks: all of the grid at one word would wait
+// for one another.
+__device__ __forceinline__ void await_watchers(const ExactArgs& args) {
+  unsigned polls = 0;
+  if (threadIdx.x == 0)
+    while (load_acquire(args.alarms + ALARMS_WATCHED) != args.watchers) bound(++polls);
+  __syncthreads();
+}
+
 }  // namespace exact90
 
 extern "C" __global__ void __launch_bounds__(exact90::THREADS, 1) exact(const ExactArgs args) {
   using namespace exact90;
-  if (!args.settled) pdl_wait();
+  if (args.watchers == WATCHERS_UNKNOWN) pdl_wait();
+  if (args.watchers > 0) await_watchers(args);
   const bool quiet = args.rule != RULE_EXACT && !any_raised(args.alarms);
   pdl_wait();  // in any case: a graph ends with this kernel, and must not before the one in front of it
   if (quiet) asm volatile("exit;");  // usually all; as an exit it is worth 0.35 us of the chain at 1024 rows on an H200

@@ -143,9 +143,13 @@ pub fn forward(
             (portable::block::steps(kernels, &plan, buffers), Behind::Anything)
         }
         Kernels::Hopper(kernels) => {
-            let settled = shape.prepared || shape.rows() > hopper::plan::DIRECT_ROWS;
-            let behind = if settled { Behind::Settled } else { Behind::Chain };
-            (hopper::block::forward(kernels, shape, buffers, maps, alone)?, behind)
+            let steps = hopper::block::forward(kernels, shape, buffers, maps, alone)?;
+            let behind = match shape.rows() {
+                rows if shape.prepared || rows > hopper::plan::DIRECT_ROWS => Behind::Settled,
+                rows if rows <= hopper::plan::FEW_ROWS => Behind::Chain,
+                _ => Behind::Watching(hopper::plan::direct::watchers(&steps)),
+            };
+            (steps, behind)
         }
     };
     if shape.guarded || shape.precision == SolvePrecision::Exact {

@@ -61,6 +61,8 @@ pub enum Behind {
     Chain,
     /// A chain whose last kernel raises none, so that they can be read while it works.
     Settled,
+    /// A chain in whose last kernel so many warps raise them and count themselves when they have.
+    Watching(u32),
 }
 
 /// What a launch does, as `ExactArgs::phases` says it.
@@ -104,14 +106,24 @@ impl Kernel {
         };
         // What is known about prepared weights stays true for the next call.
         let keep_alarms = u32::from(shape.prepared);
-        // Half as many blocks have a place before the last of the kernel in front of them has ended, and take 1.5 times as long where they must compute.
+        // As many blocks as have a place before the last of the kernel in front of them has ended. On half of the SMs they take 1.5 times as long where
+        // they must compute; a product that watches weights leaves a quarter idle.
         let gathers = self.form.gathers && rule != 0;
-        let blocks = if gathers { sms.div_ceil(2) } else { sms };
+        let blocks = match behind {
+            _ if !gathers => sms,
+            Behind::Watching(_) => sms.div_ceil(4),
+            _ => sms.div_ceil(2),
+        };
+        let watchers = match behind {
+            Behind::Anything | Behind::Chain => u32::MAX,
+            Behind::Settled => 0,
+            Behind::Watching(warps) => warps,
+        };
         let numbers = [
             pair(buffers.rows as u32, buffers.seq_len as u32),
             pair(u32::from(shape.causal), phases as u32),
             pair(rule, keep_alarms),
-            pair(u32::from(behind == Behind::Settled), sms as u32),
+            pair(watchers, sms as u32),
         ];
         let words = [x, output, weights, parts.exact, parts.alarms];
         Step {

@@ -4,6 +4,7 @@
 use super::product::Tile;
 use super::{Kernel, Launch, NOTHING, count};
 use crate::cuda::block::Gemm;
+use crate::cuda::launch::Step;
 
 const QKV_TILES: [Tile; 2] = [Tile::new(64, 32, 103_688, 0), Tile::new(128, 64, 214_408, 0)];
 const FC_TILES: [Tile; 2] = [Tile::new(64, 32, 103_688, 0), Tile::new(128, 32, 214_296, 0)];
@@ -28,6 +29,15 @@ fn tile_for(rows: usize) -> usize {
 /// Time of the QKV product for more than 128 rows, in 0.01 us, measured on an H200.
 pub(super) const QKV_TIME: usize = 490;
 
+/// Warps of a block that convert weights, and watch them.
+const CONVERTERS: u32 = 8;
+
+/// Warps of the last of these steps, a product of one tile of rows, that raise alarms.
+#[must_use]
+pub fn watchers(steps: &[Step]) -> u32 {
+    steps.last().map_or(0, |step| CONVERTERS * step.grid[0])
+}
+
 pub(super) fn product(gemm: Gemm, rows: usize) -> Launch {
     product_in(gemm, tile_for(rows), rows)
 }
@@ -41,7 +51,7 @@ pub fn product_in(gemm: Gemm, tile: usize, rows: usize) -> Launch {
         kernel: Kernel::Direct { gemm, tile },
         grid: [blocks, 1, 1],
         // Two warpgroups more than the product's own read and convert.
-        threads: form.threads() + 256,
+        threads: form.threads() + 32 * CONVERTERS,
         shared: form.shared,
         working: blocks,
         cast: NOTHING,
