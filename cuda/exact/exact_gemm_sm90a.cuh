@@ -41,50 +41,23 @@ struct Cut {
   }
 };
 
-// A product: images at `a` and `b`, n columns, k_tiles k-blocks.
-struct Product {
-  const unsigned char *a, *b;
-  int n, k_tiles;
-  Cut cut;
-};
-
 // The units of a block, in order.
 template <class F>
 struct Units {
-  int unit, count, tiles, columns, k_blocks;
+  int unit, count, tiles, columns, splits, k_blocks;
 
   __device__ __forceinline__ Units(int rows, int n, int k_tiles, int splits)
-      : unit(crew.rank), columns(n / F::BN), k_blocks(k_tiles / splits) {
+      : unit(crew.rank), columns(n / F::BN), splits(splits), k_blocks(k_tiles >> (31 - __clz(splits))) {
     tiles = rows / ROW_TILE * columns;
     count = tiles * splits;
   }
   __device__ __forceinline__ bool more() const { return unit < count; }
   __device__ __forceinline__ void advance() { unit += crew.size; }
-  __device__ __forceinline__ int part() const { return unit / tiles; }
-  __device__ __forceinline__ int row() const { return unit % tiles / columns * ROW_TILE; }
-  __device__ __forceinline__ int column() const { return unit % tiles % columns * F::BN; }
+  __device__ __forceinline__ int part() const { return splits == 1 ? 0 : static_cast<unsigned>(unit) / static_cast<unsigned>(tiles); }
+  __device__ __forceinline__ int tile() const { return unit - part() * tiles; }
+  __device__ __forceinline__ int row() const { return tile() / columns * ROW_TILE; }
+  __device__ __forceinline__ int column() const { return tile() % columns * F::BN; }
 };
-
-// By one thread. (B of the first places before the barrier of the grid, which it does not depend on, loses 1 us: the barrier
-// waits behind it.)
-template <class F>
-__device__ __forceinline__ void feed(Ring<F::SLOTS>& at, uint32_t shared, const Product& p, int rows) {
-  for (Units<F> units(rows, p.n, p.k_tiles, p.cut.splits); units.more(); units.advance()) {
-    const int first = units.part() * units.k_blocks;
-    const unsigned char* from_a = p.a + activation_at(p.k_tiles, units.row(), first, 0);
-    const unsigned char* from_b = p.b + weight_at(p.k_tiles, units.column(), first, 0);
-#pragma unroll 1
-    for (int k = 0; k < 2 * units.k_blocks; k++, at.advance()) {
-      const uint32_t slot = shared + S_RING + at.stage * F::SLOT_BYTES, full = shared + F::FULL + 8 * at.stage;
-      mbarrier_wait_or_fault(shared + F::EMPTY + 8 * at.stage, at.parity ^ 1);
-      mbarrier_expect(full, F::SLOT_BYTES);
-      bulk_load(slot, from_a, F::A_BYTES, full);
-      bulk_load(slot + F::A_BYTES, from_b, F::B_BYTES, full);
-      from_a += 2 * IMAGE;
-      from_b += 3 * IMAGE;
-    }
-  }
-}
 
 // d = the sum over `k_blocks` k-blocks, by one warpgroup.
 template <class F>
@@ -198,35 +171,42 @@ __device__ __forceinline__ void product_to_images(Ring<F::SLOTS>& at, uint32_t s
   }
 }
 
+// sum = A B without the scales of B, fp32, for a unit of W_attn or, if `proj`, of W_proj. `turn` is the caller's, 0 at first.
+template <class F>
+__device__ __forceinline__ void multiply_unit(float (&sum)[F::BN / 2], int& turn, Ring<F::SLOTS>& at, uint32_t shared, const ExactArgs& args, bool proj,
+                                              const Units<F>& units) {
+  constexpr int CHUNK_BLOCKS = CHUNK / 64;
+#pragma unroll
+  for (int i = 0; i < F::BN / 2; i++) sum[i] = 0.f;
+#pragma unroll 1
+  for (int k = 0; k < units.k_blocks; k += CHUNK_BLOCKS, turn ^= 1) {
+    // What undoes the scales of these columns in this part of K, in one of two places by turns
+    const int chunk = (units.part() * units.k_blocks + k) / CHUNK_BLOCKS;
+    const auto inverses = [&](int thread) { return shared + S_VECTORS + (thread / 128 * 2 + turn) * (GROUP * 4); };
+    if (const int thread = thread_index(); thread % 128 < F::BN / 4)
+      copy_async_16(inverses(thread) + thread % 128 * 16,
+                    Memory(args).vectors() + (proj ? V_INVERSE_PROJ : V_INVERSE_ATTN) + chunk * D + units.column() + thread % 128 * 4);
+    float d[F::BN / 2];
+    multiply<F>(d, at, shared, min(CHUNK_BLOCKS, units.k_blocks), thread_index());
+    const int thread = thread_index();
+    copy_async_wait();
+    named_barrier_sync(GROUP_BARRIER + thread / 128, 128);
+#pragma unroll
+    for (int i = 0; i < F::BN / 8; i++) {
+      const float2 c = load_shared_2(inverses(thread) + thread % 4 * 8 + i * 32);
+#pragma unroll
+      for (int u = 0; u < 4; u++) sum[4 * i + u] = fmaf(d[4 * i + u], u % 2 ? c.y : c.x, sum[4 * i + u]);
+    }
+  }
+}
+
 // partial(splits, rows, D) = A B / scales, fp32, each split its part of K: of W_attn or, if `proj`, of W_proj.
 template <class F>
 __device__ __forceinline__ void product_to_parts(Ring<F::SLOTS>& at, uint32_t shared, const ExactArgs& args, bool proj, int splits, float a_inverse) {
-  constexpr int CHUNK_BLOCKS = CHUNK / 64;
   int turn = 0;
   for (Units<F> units(padded_rows(args), D, proj ? FFN / 64 : D / 64, splits); units.more(); units.advance()) {
     float sum[F::BN / 2];
-#pragma unroll
-    for (int i = 0; i < F::BN / 2; i++) sum[i] = 0.f;
-#pragma unroll 1
-    for (int k = 0; k < units.k_blocks; k += CHUNK_BLOCKS, turn ^= 1) {
-      // What undoes the scales of these columns in this part of K, in one of two places by turns
-      const int chunk = (units.part() * units.k_blocks + k) / CHUNK_BLOCKS;
-      const auto inverses = [&](int thread) { return shared + S_VECTORS + (thread / 128 * 2 + turn) * (GROUP * 4); };
-      if (const int thread = thread_index(); thread % 128 < F::BN / 4)
-        copy_async_16(inverses(thread) + thread % 128 * 16, Memory(args).vectors() + (proj ? V_INVERSE_PROJ : V_INVERSE_ATTN) + chunk * D +
-                                                        units.column() + thread % 128 * 4);
-      float d[F::BN / 2];
-      multiply<F>(d, at, shared, min(CHUNK_BLOCKS, units.k_blocks), thread_index());
-      const int thread = thread_index();
-      copy_async_wait();
-      named_barrier_sync(GROUP_BARRIER + thread / 128, 128);
-#pragma unroll
-      for (int i = 0; i < F::BN / 8; i++) {
-        const float2 c = load_shared_2(inverses(thread) + thread % 4 * 8 + i * 32);
-#pragma unroll
-        for (int u = 0; u < 4; u++) sum[4 * i + u] = fmaf(d[4 * i + u], u % 2 ? c.y : c.x, sum[4 * i + u]);
-      }
-    }
+    multiply_unit<F>(sum, turn, at, shared, args, proj, units);
     const int thread = thread_index(), row = units.row() + thread / 32 * 16 + thread % 32 / 4;
     float* to = Memory(args).partial() + (static_cast<size_t>(units.part()) * padded_rows(args) + row) * D + units.column() + thread % 4 * 2;
 #pragma unroll

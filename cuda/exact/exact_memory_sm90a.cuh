@@ -49,7 +49,7 @@ __device__ __forceinline__ T anew(T value) {
   return value;
 }
 
-__device__ __forceinline__ int padded_rows(const ExactArgs& args) { return (args.rows + ROW_TILE - 1) / ROW_TILE * ROW_TILE; }
+__device__ __forceinline__ int padded_rows(const ExactArgs& args) { return (anew(args.rows) + ROW_TILE - 1) / ROW_TILE * ROW_TILE; }
 
 // What lies in memory; `rows` rounded up to ROW_TILE. A launch with one of the phases works on a prepared memory.
 struct Memory {

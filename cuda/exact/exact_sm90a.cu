@@ -3,7 +3,7 @@
    Grid: one block per SM, cooperative, or any, with what exact_crew_sm90a.cuh says; 384 threads: two warpgroups that compute and one that keeps them supplied: it feeds the
    rings, meets the other blocks and finds scales. Shared memory: SHARED_BYTES. Stages, a grid barrier (1.2 us) after each:
 
-     weights -> images (of W_qkv; the rest beside QKV where SMs are idle there), h = LN1(x)
+     weights -> images (of W_qkv; others beside QKV where SMs are idle there), h = LN1(x)
      Q | K | V = h W_qkv + b_qkv      att = attention(Q, K, V)      parts = att W_attn
      x1 = x + parts + b_attn, h = LN2(x1)      f = gelu(h W_fc + b_fc)      parts = f W_proj      output = x1 + parts + b_proj
 
@@ -13,30 +13,11 @@
 #include "exact/exact_few_sm90a.cuh"
 #include "exact/exact_gemm_sm90a.cuh"
 #include "exact/exact_norm_sm90a.cuh"
+#include "exact/exact_output_sm90a.cuh"
+#include "exact/exact_plan_sm90a.cuh"
 #include "exact/exact_split_sm90a.cuh"
 
 namespace exact90 {
-
-// How a product is cut: found anew by each role where it is needed.
-template <int MATRIX>
-__device__ __forceinline__ Cut cut_of(const ExactArgs& args) {
-  const int sms = args.sms, columns = MATRIX == MATRIX_QKV ? QKV : MATRIX == MATRIX_FC ? FFN : D;
-  const int most_narrow = MATRIX == MATRIX_PROJ ? sms / 2 : 2 * sms;
-  return Cut::of(padded_rows(args), columns, sms, most_narrow, MATRIX == MATRIX_PROJ ? 16 : MATRIX == MATRIX_ATTN ? 4 : 1);
-}
-
-// Blocks that have a unit of QKV. If enough others are left they split slabs of the other weights meanwhile.
-__device__ __forceinline__ int busy_with_qkv(const ExactArgs& args) {
-  return padded_rows(args) / ROW_TILE * (QKV / (cut_of<MATRIX_QKV>(args).wide ? GROUP : 64));
-}
-__device__ __forceinline__ bool splits_late(int busy) { return busy + 24 <= crew.size; }
-// Slabs that are split before QKV if the rest is not: those of W_qkv, and as many more as keep all blocks busy, unless the
-// others can do six each beside wide tiles.
-__device__ __forceinline__ int early_slabs(const ExactArgs& args) {
-  const int blocks = crew.size, others = blocks - busy_with_qkv(args);
-  if (cut_of<MATRIX_QKV>(args).wide && 6 * others >= SLABS - SLABS_QKV) return SLABS_QKV;
-  return (SLABS_QKV + blocks - 1) / blocks * blocks;
-}
 
 /* Between two stages: the computing threads leave() one and enter() the next; a thread of the other warpgroup meets the other
    blocks for them and says so by BAR_MET. What a thread loads between leaving and entering comes during the meeting. */
@@ -59,69 +40,108 @@ struct Rings {
   Ring<NARROW_SLOTS> narrow;
 };
 
-// Between two stages on the side of the warpgroup that supplies the computing ones.
+/* What a ring brings for one unit of a product, of whatever form it is: one piece of code for all of them, because code that runs for
+   the first time comes from far away, and there is a product's first tile to wait for. (Weights before the barrier of the grid, on which
+   they do not depend, lose 1 us: the barrier waits behind them.) */
+struct Feeder {
+  bool wide, any;
+  uint32_t slot_bytes, barriers;
+  int pieces;
+  const unsigned char *from_a, *from_b;
+
+  __device__ __forceinline__ Feeder(const ExactArgs& args, uint32_t shared, int matrix, int unit) {
+    const Memory memory(args);
+    const Cut cut = cut_of(args, matrix);
+    wide = cut.wide;
+    slot_bytes = wide ? Wide::SLOT_BYTES : Narrow::SLOT_BYTES;
+    barriers = shared + (wide ? Wide::FULL : Narrow::FULL);
+    const int k_tiles = (matrix == MATRIX_PROJ ? FFN : D) / 64, k_blocks = k_tiles >> (31 - __clz(cut.splits));
+    const unsigned columns = columns_of(matrix) / (wide ? GROUP : 64), tiles = memory.rows / ROW_TILE * columns;
+    const unsigned part = unit / tiles, tile = unit - part * tiles, row = tile / columns, column = tile - row * columns;
+    any = part < cut.splits;
+    pieces = 2 * k_blocks;
+    from_a = (matrix == MATRIX_PROJ ? memory.wide() : memory.h()) + activation_at(k_tiles, row * ROW_TILE, part * k_blocks, 0);
+    from_b = memory.base + (matrix == MATRIX_QKV ? AT_QKV : matrix == MATRIX_ATTN ? AT_ATTN : matrix == MATRIX_FC ? AT_FC : AT_PROJ) +
+             weight_at(k_tiles, column * (wide ? GROUP : 64), part * k_blocks, 0);
+  }
+  // `place`: that of the ring, and the phase of its barriers
+  __device__ __forceinline__ int run(int place, uint32_t ring) {
+    const int slots = wide ? Wide::SLOTS : Narrow::SLOTS;
+#pragma unroll 1
+    for (int k = 0; k < pieces; k++) {
+      const int stage = place < slots ? place : place - slots;
+      const uint32_t to = ring + stage * slot_bytes, full = barriers + 8 * stage;
+      mbarrier_wait_or_fault(full + 8 * slots, place < slots);
+      mbarrier_expect(full, slot_bytes);
+      bulk_load(to, from_a, Wide::A_BYTES, full);
+      bulk_load(to + Wide::A_BYTES, from_b, slot_bytes - Wide::A_BYTES, full);
+      from_a += 2 * IMAGE;
+      from_b += 3 * IMAGE;
+      if (++place == 2 * slots) place = 0;
+    }
+    return place;
+  }
+};
+
+// The warpgroup beside the computing ones: one thread feeds the rings, one meets the other blocks; all but the first warp find scales.
 struct Supplier {
   const ExactArgs& args;
   Gate gate;
-  GridBarrier grid;
-  Rings rings;
+  unsigned top;              // of the grid's barrier
+  int wide = 0, narrow = 0;  // places of the rings
   bool feeds, meets;
 
   __device__ __forceinline__ Supplier(const ExactArgs& args, uint32_t shared)
-      : args(args), gate{shared}, grid(args.memory, crew.rank, crew.size), feeds(threadIdx.x == CONSUMERS), meets(threadIdx.x == CONSUMERS + 32) {}
+      : args(args),
+        gate{shared},
+        top(GridBarrier(args.memory, crew.rank, crew.size).top),
+        feeds(threadIdx.x == CONSUMERS),
+        meets(threadIdx.x == CONSUMERS + 32) {}
 
   __device__ __forceinline__ void pass() {
     named_barrier_sync(STAGE_BARRIER, THREADS);
     if (meets) {
+      GridBarrier grid(anew(args.memory), top, crew.rank, crew.size);
       grid.meet();
+      top = grid.top;
       mbarrier_arrive(gate.shared + BAR_MET);
     }
     gate.enter();
     fence_async_global();
   }
-
-  template <int MATRIX>
-  __device__ __forceinline__ void feed_product() {
-    const Memory memory(args);
-    const uint32_t shared = gate.shared;
-    const Cut cut = cut_of<MATRIX>(args);  // while the others are still busy
-    const Product p{MATRIX == MATRIX_PROJ ? memory.wide() : memory.h(),
-                    memory.base + (MATRIX == MATRIX_QKV    ? AT_QKV
-                                   : MATRIX == MATRIX_ATTN ? AT_ATTN
-                                   : MATRIX == MATRIX_FC   ? AT_FC
-                                                           : AT_PROJ),
-                    MATRIX == MATRIX_QKV  ? QKV
-                    : MATRIX == MATRIX_FC ? FFN
-                                          : D,
-                    MATRIX == MATRIX_PROJ ? FFN / 64 : D / 64, cut};
-    pass();
-    if (!feeds) return;
-    if (cut.wide)
-      feed<Wide>(rings.wide, shared, p, memory.rows);
-    else
-      feed<Narrow>(rings.narrow, shared, p, memory.rows);
+  __device__ __forceinline__ void feed_product(int matrix) {
+#pragma unroll 1
+    for (int unit = crew.rank;; unit += crew.size) {
+      Feeder feeder(args, gate.shared, matrix, unit);  // the first one while the others are still busy
+      if (unit < crew.size) pass();
+      if (!feeds || !feeder.any) break;
+      const int place = feeder.run(feeder.wide ? wide : narrow, gate.shared + S_RING);
+      if (feeder.wide)
+        wide = place;
+      else
+        narrow = place;
+    }
   }
   template <int N>
   __device__ __forceinline__ void find_scales(int gamma, int beta, int inverse, int bias, int half) const {
-    const int thread = static_cast<int>(threadIdx.x) - CONSUMERS - 32;
+    const int thread = thread_index() - CONSUMERS - 32;
     const float* v = Memory(args).vectors();
     if (thread >= 0) Scales::find<N>(gate.shared, v + gamma, v + beta, v + inverse, v + bias, half, thread);
   }
 };
 
-// The warpgroup beside the computing ones: one thread feeds the rings, one meets other blocks, all but the first warp find scales.
 __device__ __forceinline__ void supply(const ExactArgs& args, uint32_t shared) {
   Supplier supplier(args, shared);
-  supplier.feed_product<MATRIX_QKV>();
-  supplier.find_scales<QKV>(V_GAMMA1, V_BETA1, V_INVERSE_QKV, V_B_QKV, 0);
-  supplier.pass();
-  if (supplier.feeds) feed_attention(shared, args);
-  supplier.find_scales<FFN>(V_GAMMA2, V_BETA2, V_INVERSE_FC, V_B_FC, 1);
-  supplier.feed_product<MATRIX_ATTN>();
-  supplier.pass();
-  supplier.feed_product<MATRIX_FC>();
-  supplier.feed_product<MATRIX_PROJ>();
-  supplier.pass();
+#pragma unroll 1
+  for (int matrix = MATRIX_QKV; matrix <= MATRIX_PROJ; matrix++) {
+    supplier.feed_product(matrix);
+    if (matrix == MATRIX_FC) continue;
+    if (matrix == MATRIX_QKV) supplier.find_scales<QKV>(V_GAMMA1, V_BETA1, V_INVERSE_QKV, V_B_QKV, 0);
+    supplier.pass();
+    if (matrix != MATRIX_QKV) continue;
+    if (supplier.feeds) feed_attention(shared, args);
+    supplier.find_scales<FFN>(V_GAMMA2, V_BETA2, V_INVERSE_FC, V_B_FC, 1);
+  }
 }
 
 __device__ __forceinline__ void consume(const ExactArgs& args, uint32_t shared, float* reduce) {
@@ -129,7 +149,7 @@ __device__ __forceinline__ void consume(const ExactArgs& args, uint32_t shared, 
   Rings rings;
   {
     const bool cast = args.phases & EXACT_CAST;
-    const int early = splits_late(busy_with_qkv(args)) ? early_slabs(args) : SLABS;
+    const int early = Slabs(args).early;
     first_norm(args, [&] {
       if (cast && crew.rank < early) fetch_slab(args, crew.rank, shared + S_RING);
     });
@@ -146,14 +166,17 @@ __device__ __forceinline__ void consume(const ExactArgs& args, uint32_t shared, 
       const Memory memory(args);
       const float* v = memory.vectors();
       const ToImages to{v + (half ? V_INVERSE_FC : V_INVERSE_QKV), v + (half ? V_B_FC : V_B_QKV), memory.wide(), half};
-      const int busy = busy_with_qkv(args), block = crew.rank, slab = early_slabs(args) + block - busy;
-      if (half == 0 && args.phases & EXACT_CAST && splits_late(busy) && block >= busy) {
-        if (slab < SLABS) fetch_slab(args, slab, shared + S_RING);
-        split_slabs<false>(args, shared, reduce, slab, crew.size - busy, SLABS);
-      } else if ((half ? cut_of<MATRIX_FC>(args) : cut_of<MATRIX_QKV>(args)).wide) {
+      if ((half ? cut_of<MATRIX_FC>(args) : cut_of<MATRIX_QKV>(args)).wide) {
         product_to_images<Wide>(rings.wide, shared, half ? FFN : QKV, to, memory.rows);
       } else {
         product_to_images<Narrow>(rings.narrow, shared, half ? FFN : QKV, to, memory.rows);
+      }
+      const Slabs slabs(args);  // those beside QKV
+      if (half == 0 && args.phases & EXACT_CAST && slabs.early < SLABS && crew.rank >= slabs.first) {
+        const int slab = slabs.early + crew.rank - slabs.first;
+        named_barrier_sync(CONSUMER_BARRIER, CONSUMERS);  // both warpgroups are done with the ring
+        if (slab < SLABS) fetch_slab(args, slab, shared + S_RING);
+        split_slabs<false>(args, shared, reduce, slab, slabs.others, SLABS);
       }
     }
     const float a_inverse = inverse(Scales::found(shared, half).product);
@@ -165,6 +188,15 @@ __device__ __forceinline__ void consume(const ExactArgs& args, uint32_t shared, 
       gate.enter();
     }
     const Cut cut = half ? cut_of<MATRIX_PROJ>(args) : cut_of<MATRIX_ATTN>(args);
+    // No block has two of these units. (A launch with fewer blocks adds the same numbers in the same order.)
+    if (half && cut.wide && cut.splits == QUARTERS && padded_rows(args) / ROW_TILE * (D / GROUP) * QUARTERS <= crew.size) {
+      product_to_output(rings.wide, shared, args, a_inverse, [&](auto meanwhile) {
+        gate.leave(false);
+        meanwhile();
+        gate.enter();
+      });
+      break;
+    }
     if (cut.wide)
       product_to_parts<Wide>(rings.wide, shared, args, half != 0, cut.splits, a_inverse);
     else
