@@ -16,7 +16,7 @@ struct FcArgs {
     gemm<Shape>(&a, &b, HalfEpilogue<Shape, true>(&out, args.bias), args.rows, blockIdx.x, gridDim.x, args.early);                             \
   }
 
-GEMM_FC(64, 64, 12)
+GEMM_FC(64, 64, 6)
 GEMM_FC(64, 96, 9)
 GEMM_FC(128, 96, 6)
 GEMM_FC(128, 192, 4)

@@ -22,7 +22,7 @@ struct ProjArgs {
                 blockIdx.x / SPLITS, gridDim.x / SPLITS, args.early);                                                  \
   }
 
-GEMM_PROJ(ExchangeEpilogue, 64, 64, 4, 11)
+GEMM_PROJ(ExchangeEpilogue, 64, 64, 4, 6)
 GEMM_PROJ(ExchangeEpilogue, 128, 64, 4, 6)
 GEMM_PROJ(ExchangeEpilogue, 128, 128, 4, 5)
 GEMM_PROJ(ExchangeEpilogue, 64, 192, 2, 6)

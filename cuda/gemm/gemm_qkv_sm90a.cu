@@ -24,7 +24,7 @@ struct QkvArgs {
     gemm<Shape>(&a, &b, Epilogue(&out, args.bias), args.rows, blockIdx.x, args.gemm_blocks, args.early);                                        \
   }
 
-GEMM_QKV(64, 64, 12)
+GEMM_QKV(64, 64, 6)
 GEMM_QKV(64, 96, 9)
 GEMM_QKV(128, 96, 6)
 GEMM_QKV(128, 192, 4)

@@ -1,6 +1,6 @@
 /* C(rows, N) = epilogue(A(rows, K) B(K, N)): fp16 operands, fp32 sums, on the tensor cores of Hopper.
 
-   A block owns BM x BN tiles (with a split, one): one producer thread keeps a ring of STAGES k-blocks (64 of K) full
+   A block owns BM x BN tiles (with a split, one): one producer thread keeps a ring of STAGES k-blocks (DEPTH of K) full
    with the copy engine, BM / 64 warpgroups multiply (64 x BN each) and run the epilogue on their accumulators. Blocks
    (at most as many as tiles) take tiles block, block + blocks, ..: N runs fastest, so neighbours share rows of A. B is
    read as it lies, N-major, in slabs of 64 columns (32 when BN is no multiple of 64). The one trick: near the end of a
@@ -22,17 +22,19 @@ template <int BM_, int BN_, int N_, int K_, int STAGES_, int SPLITS_ = 1>
 struct GemmShape {
   static constexpr int BM = BM_, BN = BN_, N = N_, K = K_, STAGES = STAGES_;
   static constexpr int SPLITS = SPLITS_;  // blocks of a cluster that share a tile, each with its part of K
+  // Of K in a stage. Each round of the loop costs about 120 clocks beside its products, which the four of so small a tile do not hide
+  static constexpr int DEPTH = BM == 64 && BN == 64 ? 128 : 64;
   static constexpr int N_TILES = N / BN;
-  static constexpr int K_BLOCKS = K / 64 / SPLITS;
+  static constexpr int K_BLOCKS = K / DEPTH / SPLITS;
   static constexpr int WARPGROUPS = BM / 64;
   static constexpr int THREADS = 128 * WARPGROUPS + 32;
   static constexpr int SWIZZLE = BN % 64 == 0 ? 128 : 64;
   static constexpr int SLABS = BN * 2 / SWIZZLE;
-  static constexpr int A_BYTES = BM * 128, B_BYTES = BN * 128, STAGE_BYTES = A_BYTES + B_BYTES;
+  static constexpr int A_BYTES = BM * DEPTH * 2, B_BYTES = BN * DEPTH * 2, STAGE_BYTES = A_BYTES + B_BYTES;
   static constexpr int SHARED_LIMIT = 230000;  // that the epilogue may count on
   static constexpr int LEAD = STAGES < 4 ? STAGES - 1 : 3;
   static_assert(BM == 64 || BM == 128 || BM == 192, "one to three warpgroups");
-  static_assert(N % BN == 0 && K % (64 * SPLITS) == 0 && BN % (SWIZZLE / 2) == 0 && STAGES <= K_BLOCKS, "whole tiles");
+  static_assert(N % BN == 0 && K % (DEPTH * SPLITS) == 0 && BN % (SWIZZLE / 2) == 0 && STAGES <= K_BLOCKS, "whole tiles");
 };
 
 // Shared memory of a block from its 1024-byte aligned start: the ring, what the epilogue wants, the barriers.
@@ -56,11 +58,15 @@ struct GemmProducer {
   int k_first;  // in k-blocks
 
   __device__ __forceinline__ void load_a(int stage, int k_block, int tile) const {
-    tma_load_2d(ring + stage * S::STAGE_BYTES, a, (k_first + k_block) * 64, tile / S::N_TILES * S::BM,
-                full + 8 * stage);
+    const uint32_t to = ring + stage * S::STAGE_BYTES;
+    const int k = (k_first + k_block) * S::DEPTH, row = tile / S::N_TILES * S::BM;
+    if (S::DEPTH == 128)
+      tma_load_3d(to, a, 0, row, k / 64, full + 8 * stage);
+    else
+      tma_load_2d(to, a, k, row, full + 8 * stage);
   }
   __device__ __forceinline__ void load_b(int stage, int k_block, int tile) const {
-    tma_load_3d(ring + stage * S::STAGE_BYTES + S::A_BYTES, b, 0, (k_first + k_block) * 64,
+    tma_load_3d(ring + stage * S::STAGE_BYTES + S::A_BYTES, b, 0, (k_first + k_block) * S::DEPTH,
                 tile % S::N_TILES * S::SLABS, full + 8 * stage);
   }
 
@@ -77,7 +83,7 @@ struct GemmProducer {
   // never so many at once that they would hold up the first of A.
   template <class Epilogue>
   __device__ __forceinline__ void run(const Epilogue& epilogue, int tile, int tiles, int blocks, int early) const {
-    constexpr int AT_ONCE = 2;
+    constexpr int AT_ONCE = 128 / S::DEPTH;
 #pragma unroll
     for (int s = 0; s < S::STAGES; s++) mbarrier_expect(full + 8 * s, S::STAGE_BYTES);
     int fetched = 0;
@@ -107,7 +113,7 @@ template <class S, class Then>
 __device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], Ring<S::STAGES>& at, uint32_t ring, uint32_t full,
                                               uint32_t empty, int warpgroup, const Then& then) {
   const uint64_t a_form = wgmma_descriptor<128>(16, 1024);
-  const uint64_t b_form = wgmma_descriptor<S::SWIZZLE>(64 * S::SWIZZLE, 8 * S::SWIZZLE);
+  const uint64_t b_form = wgmma_descriptor<S::SWIZZLE>(S::DEPTH * S::SWIZZLE, 8 * S::SWIZZLE);
   const bool releases = (threadIdx.x & 127) == 0;
   int previous = 0;
   for (int k_block = 0; k_block < S::K_BLOCKS; k_block++) {
@@ -117,8 +123,8 @@ __device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], Ring<S::STA
     const uint64_t a = wgmma_at(a_form, stage + warpgroup * 8192), b = wgmma_at(b_form, stage + S::A_BYTES);
     wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < 4; k++)
-      Wgmma<S::BN>::template ss<1>(d, wgmma_further(a, 32 * k), wgmma_further(b, 16 * S::SWIZZLE * k), (k_block | k) != 0);
+    for (int k = 0; k < S::DEPTH / 16; k++)
+      Wgmma<S::BN>::template ss<1>(d, wgmma_further(a, k / 4 * (S::BM * 128) + k % 4 * 32), wgmma_further(b, 16 * S::SWIZZLE * k), (k_block | k) != 0);
     wgmma_commit();
     if (k_block == 1) then();
     wgmma_wait<1>();

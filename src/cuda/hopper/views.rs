@@ -14,8 +14,11 @@ fn swizzle(bytes: u32) -> Swizzle {
     if bytes == 128 { Swizzle::B128 } else { Swizzle::B64 }
 }
 
-/// The left operand (rows, depth), in boxes of 64 columns and the rows of a tile.
+/// The left operand (rows, depth), in boxes of 64 columns and the rows of a tile, or as for a direct product.
 pub fn left(base: u64, depth: usize, rows: usize, tile: &Tile) -> View {
+    if tile.depth() == 128 {
+        return direct_left(base, depth, rows, tile);
+    }
     let (depth, rows) = (depth as u64, rows as u64);
     View::new(Element::F16, base, [depth, rows], &[2 * depth], [64, tile.m as u32], Swizzle::B128, Promotion::B256)
 }
@@ -31,7 +34,7 @@ pub fn direct_left(base: u64, depth: usize, rows: usize, tile: &Tile) -> View {
 pub fn right(base: u64, gemm: Gemm, tile: &Tile) -> View {
     let (columns, wide) = (gemm.columns() as u64, slab(tile));
     let dims = [u64::from(wide), gemm.depth() as u64, columns / u64::from(wide)];
-    let boxed = [wide, 64, tile.n as u32 / wide];
+    let boxed = [wide, tile.depth(), tile.n as u32 / wide];
     View::new(Element::F16, base, dims, &[2 * columns, 2 * u64::from(wide)], boxed, swizzle(2 * wide), Promotion::B256)
 }
 

@@ -37,7 +37,7 @@ pub const FEW_ROWS: usize = 32;
 /// Rows up to which the products, and up to which the QKV product alone, read the caller's fp32 weights; measured on an H200.
 pub const DIRECT_ROWS: usize = 128;
 #[allow(missing_docs, reason = "see above")]
-pub const DIRECT_QKV_ROWS: usize = 256;
+pub const DIRECT_QKV_ROWS: usize = 384;
 
 /// A compiled kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
