@@ -169,7 +169,7 @@ impl Prepared {
             Place::Device(ordinal) if ordinal == self.device.ordinal => Ok(false),
             place => {
                 let argument = spans.first().map_or("x", |span| span.argument);
-                let block = format!("on device {}", self.device.ordinal);
+                let block = format!("device {}", self.device.ordinal);
                 Err(Error::Elsewhere { argument, place: place.to_string(), block })
             }
         }
