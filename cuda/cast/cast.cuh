@@ -31,6 +31,28 @@ __device__ inline int matrix_of(int index) {
   return (index >= PACKED_ATTN) + (index >= PACKED_FC) + (index >= PACKED_PROJ);
 }
 
+// The same for vectors[index]. b_attn, gamma2 and beta2 are neighbours on both sides, and so are gamma1 and beta1.
+__device__ inline int vector_source(int index) {
+  if (index < VECTOR_B_ATTN) return index - VECTOR_B_QKV + B_QKV;
+  if (index < VECTOR_B_FC) return index - VECTOR_B_ATTN + B_ATTN;
+  if (index < VECTOR_B_PROJ) return index - VECTOR_B_FC + B_FC;
+  if (index < VECTOR_GAMMA1) return index - VECTOR_B_PROJ + B_PROJ;
+  return index - VECTOR_GAMMA1 + GAMMA1;
+}
+
+// The alarm of vectors[index]. The biases of the residual branches cannot overflow anything.
+__device__ inline void observe_vector(unsigned* alarms, int index, float v) {
+  const auto note = [=](int alarm, float usual) { raise(alarms, alarm, fabsf(v), usual); };
+  if (index < VECTOR_B_ATTN) return note(ALARM_B_QKV, USUAL_BIAS);
+  if (index < VECTOR_GAMMA2) return;
+  if (index < VECTOR_BETA2) return note(ALARM_GAMMA2, USUAL_GAMMA);
+  if (index < VECTOR_B_FC) return note(ALARM_BETA2, USUAL_BETA);
+  if (index < VECTOR_B_PROJ) return note(ALARM_B_FC, USUAL_BIAS);
+  if (index < VECTOR_GAMMA1) return;
+  if (index < VECTOR_BETA1) return note(ALARM_GAMMA1, USUAL_GAMMA);
+  note(ALARM_BETA1, USUAL_BETA);
+}
+
 // Block `block` of CAST_BLOCKS. `alarms` may be null.
 template <bool ALIGNED>
 __device__ void cast_block(int block, const float* weights, __half* packed, float* vectors, unsigned* alarms) {

@@ -28,7 +28,30 @@ __device__ __forceinline__ float4 load_once_4(const float* p, uint64_t policy) {
   return v;
 }
 
-static_assert(VECTORS_LEN <= 12 * 1024, "twelve blocks look at them");
+// The six small parameters in the order of `vectors`
+__device__ __forceinline__ float small_parameter(const float* weights, int i) {
+  if (i < QKV) return weights[B_QKV + i];
+  if (i < QKV + 3 * D) return weights[B_ATTN + i - QKV];  // b_attn, gamma2, beta2 lie together
+  if (i < QKV + 3 * D + FFN) return weights[B_FC + i - QKV - 3 * D];
+  return weights[B_PROJ + i - QKV - 3 * D - FFN];
+}
+constexpr int VECTORS = QKV + 4 * D + FFN;
+static_assert(VECTORS + 2 * D <= 12 * 1024, "twelve blocks look at them");
+
+// By the index in `vectors`, behind which stand gamma1 and beta1. Residual biases cannot overflow anything.
+__device__ __forceinline__ void watch_vector(unsigned* alarms, int i, float v) {
+  v = fabsf(v);
+  if (i < QKV) return raise(alarms, ALARM_B_QKV, v, USUAL_BIAS);
+  i -= QKV + D;
+  if (i < 0) return;
+  if (i < D) return raise(alarms, ALARM_GAMMA2, v, USUAL_GAMMA);
+  if (i < 2 * D) return raise(alarms, ALARM_BETA2, v, USUAL_BETA);
+  i -= 2 * D;
+  if (i < FFN) return raise(alarms, ALARM_B_FC, v, USUAL_BIAS);
+  i -= FFN + D;
+  if (i < 0) return;
+  raise(alarms, i < D ? ALARM_GAMMA1 : ALARM_BETA1, v, i < D ? USUAL_GAMMA : USUAL_BETA);
+}
 
 // One row, by a warp
 __device__ __forceinline__ void copy_row(const float* from, float* to) {
@@ -70,16 +93,12 @@ extern "C" __global__ void __launch_bounds__(256, 5) cast_layernorm(const CastLa
   }
   block -= norm_blocks;
   if (block == 0 && threadIdx.x == 0 && args.cast.alarms != nullptr) args.cast.alarms[ALARMS_WATCHED] = 0;
-  const int first = block * 1024 + threadIdx.x;
-  float v[4];  // all asked for before one is looked at
-#pragma unroll
-  for (int u = 0; u < 4; u++)
-    if (first + 256 * u < VECTORS_LEN) v[u] = args.cast.weights[vector_source(first + 256 * u)];
 #pragma unroll
   for (int u = 0; u < 4; u++) {
-    const int i = first + 256 * u;
-    if (i >= VECTORS_LEN) break;
-    if (i < VECTOR_GAMMA1) args.vectors[i] = v[u];  // LN1 reads its own from the weights
-    if (args.cast.alarms != nullptr) observe_vector(args.cast.alarms, i, v[u]);
+    const int i = block * 1024 + 256 * u + threadIdx.x;
+    if (i >= VECTORS + 2 * D) break;
+    const float v = i < VECTORS ? small_parameter(args.cast.weights, i) : args.cast.weights[GAMMA1 + i - VECTORS];
+    if (i < VECTORS) args.vectors[i] = v;
+    if (args.cast.alarms != nullptr) watch_vector(args.cast.alarms, i, v);
   }
 }

@@ -7,7 +7,6 @@
    alone, not on the order of the blocks. */
 #pragma once
 
-#include "common/workspace.cuh"
 #include "dims.h"
 
 enum Alarm {
@@ -26,7 +25,7 @@ enum Alarm {
 enum Matrix { MATRIX_QKV, MATRIX_ATTN, MATRIX_FC, MATRIX_PROJ };
 
 /* The challenge has weights N(0, 0.02), of which none in 7 million reaches 0.12; gamma up to 1.2; beta up to 0.1; and biases
-   of zero. Fast takes 0.64 of the tolerance there, so there is little room beside that: by emulation (harness/src/oracle),
+   of zero. Fast leaves it 0.76 of the tolerance, so there is little room beside that: by emulation (harness/src/oracle),
    worst error over tolerance with x uniform and 1024 tokens, nothing raised:
      limits 0.0245 rms, 1.25, 0.125, 0.125   weights N(0, .0215) 0.80, all at once 1.20
      limits below                            weights N(0, .0205) 0.67, all at once 0.81 to 0.95
@@ -44,29 +43,8 @@ __device__ __forceinline__ float usual_squares(float count) { return 0.02f * 0.0
 // How the result is chosen.
 enum Rule { RULE_EXACT, RULE_FAST, RULE_AUTO };
 
-// Returns whether it did.
-__device__ __forceinline__ bool raise(unsigned* alarms, int alarm, float value, float usual) {
-  if (value <= usual) return false;
-  atomicMax(alarms + alarm, __float_as_uint(value) & 0x7fffffffu);  // also a NaN
-  return true;
-}
-
-// One number of a vector, by its place among the vectors in the order of workspace.cuh. The biases of the residual
-// branches cannot overflow anything. Selected, not branched to: the code is run once.
-__device__ __forceinline__ bool observe_vector(unsigned* alarms, int index, float v) {
-  int alarm = ALARM_BETA1;
-  float usual = USUAL_BETA;
-  const auto below = [&](int end, int another, float limit) {
-    if (index < end) alarm = another, usual = limit;
-  };
-  below(VECTOR_BETA1, ALARM_GAMMA1, USUAL_GAMMA);
-  below(VECTOR_GAMMA1, ALARMS, 0.f);
-  below(VECTOR_B_PROJ, ALARM_B_FC, USUAL_BIAS);
-  below(VECTOR_B_FC, ALARM_BETA2, USUAL_BETA);
-  below(VECTOR_BETA2, ALARM_GAMMA2, USUAL_GAMMA);
-  below(VECTOR_GAMMA2, ALARMS, 0.f);
-  below(VECTOR_B_ATTN, ALARM_B_QKV, USUAL_BIAS);
-  return alarm != ALARMS && raise(alarms, alarm, fabsf(v), usual);
+__device__ __forceinline__ void raise(unsigned* alarms, int alarm, float value, float usual) {
+  if (!(value <= usual)) atomicMax(alarms + alarm, __float_as_uint(value) & 0x7fffffffu);  // also a NaN
 }
 
 // What one thread has seen of a matrix.
@@ -78,26 +56,17 @@ struct Observation {
     squares = fmaf(w, w, squares);
   }
   __device__ __forceinline__ void add(float4 w) { add(w.x), add(w.y), add(w.z), add(w.w); }
-  // Weights that are zero in fp16; `bits`: of all of them in fp32, or'ed. Whatever is there is tiny.
-  __device__ __forceinline__ void add_vanished(unsigned bits) {
-    if (bits & 0x7fffffffu) largest = fmaxf(largest, 1.17549435e-38f);
-  }
 
-  // By a whole warp, which has seen `count` weights; the mean square of a few says nothing. Returns, to its first lane,
-  // whether an alarm was raised.
-  __device__ __forceinline__ bool report(unsigned* alarms, int matrix, float count) {
+  // By a whole warp, which has seen `count` weights; the mean square of a few says nothing.
+  __device__ __forceinline__ void report(unsigned* alarms, int matrix, float count) {
 #pragma unroll
     for (int lanes = 16; lanes > 0; lanes /= 2) {
       largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, lanes));
       squares += __shfl_xor_sync(~0u, squares, lanes);
     }
-    if (threadIdx.x % 32 != 0) return false;
-    bool raised = raise(alarms, ALARM_LARGEST + matrix, largest, USUAL_WEIGHT);
-    if (count >= 512) raised |= raise(alarms, ALARM_SQUARES + matrix, squares / count, usual_squares(count));
-    if (largest > 0.f && largest < TINY_WEIGHT) {
-      atomicOr(alarms + ALARM_TINY, 1u << matrix);
-      raised = true;
-    }
-    return raised;
+    if (threadIdx.x % 32 != 0) return;
+    raise(alarms, ALARM_LARGEST + matrix, largest, USUAL_WEIGHT);
+    if (count >= 512) raise(alarms, ALARM_SQUARES + matrix, squares / count, usual_squares(count));
+    if (largest > 0.f && largest < TINY_WEIGHT) atomicOr(alarms + ALARM_TINY, 1u << matrix);
   }
 };

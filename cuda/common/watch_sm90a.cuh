@@ -1,6 +1,5 @@
 /* Watching weights on their way through a product, two at a time as the fp16 that they have become: half the work of an Observation in fp32, which adds up to
-   microseconds where products wait for their weights. What is beyond fp16 counts as infinite, what vanishes in it as zero; where everything that a thread
-   has seen did, it has to look again (Observation::add_vanished). */
+   microseconds where products wait for their weights. What is beyond fp16 counts as infinite, what vanishes in it as zero. */
 #pragma once
 #include <cuda_fp16.h>
 
@@ -21,8 +20,6 @@ struct HalfObservation {
     see(largest[1], squares[1], high);
   }
 
-  __device__ __forceinline__ bool is_zero() const { return ((largest[0] | largest[1]) & 0x7fff7fffu) == 0; }
-
   // The squares of a few dozen usual weights in fp16, and all others in fp32
   __device__ __forceinline__ void move_to(Observation& all) {
 #pragma unroll
@@ -34,6 +31,3 @@ struct HalfObservation {
     }
   }
 };
-
-// What Observation::add_vanished wants of four weights
-__device__ __forceinline__ uint32_t bits_of(float4 v) { return __float_as_uint(v.x) | __float_as_uint(v.y) | __float_as_uint(v.z) | __float_as_uint(v.w); }

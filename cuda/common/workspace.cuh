@@ -20,12 +20,3 @@ constexpr int VECTOR_B_PROJ = VECTOR_B_FC + FFN;   // (D)
 constexpr int VECTOR_GAMMA1 = VECTOR_B_PROJ + D;   // (D)
 constexpr int VECTOR_BETA1 = VECTOR_GAMMA1 + D;    // (D)
 constexpr int VECTORS_LEN = VECTOR_BETA1 + D;
-
-// Where the number that goes to vectors[index] lies in the weights. b_attn, gamma2 and beta2 are neighbours on both sides, and so are gamma1 and beta1.
-__device__ inline int vector_source(int index) {
-  if (index < VECTOR_B_ATTN) return index - VECTOR_B_QKV + B_QKV;
-  if (index < VECTOR_B_FC) return index - VECTOR_B_ATTN + B_ATTN;
-  if (index < VECTOR_B_PROJ) return index - VECTOR_B_FC + B_FC;
-  if (index < VECTOR_GAMMA1) return index - VECTOR_B_PROJ + B_PROJ;
-  return index - VECTOR_GAMMA1 + GAMMA1;
-}

@@ -20,8 +20,7 @@ constexpr int QKV_PITCH = QKV + 4;         // floats of a row in shared memory, 
 constexpr int FEW_SUMS = FEW_ROWS * (QKV_PITCH + D);  // floats in front of the sums
 constexpr int MAX_BATCH = 3;
 static_assert(FFN <= QKV_PITCH + D, "of the stages, attention needs most");
-constexpr int FEW_BYTES = (FEW_SUMS + MAX_BATCH * FEW_WARPS * FEW_ROWS * UNIT) * 4;
-static_assert(FEW_BYTES <= SHARED_BYTES - 1024, "fits");
+static_assert((FEW_SUMS + MAX_BATCH * FEW_WARPS * FEW_ROWS * UNIT) * 4 <= SHARED_BYTES - 1024, "fits");
 
 /* BATCH units of a block at a time, block, block + blocks, .. : their weights, asked for as early as possible. */
 template <int RT, int BATCH, int K>

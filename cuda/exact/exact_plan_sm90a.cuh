@@ -25,12 +25,11 @@ struct Slabs {
   __device__ __forceinline__ explicit Slabs(const ExactArgs& args) {
     const bool wide = cut_of<MATRIX_QKV>(args).wide;
     const int units = padded_rows(args) / ROW_TILE * (wide ? QKV / GROUP : QKV / 64);
-    first = units;  // modulo the number of blocks: a division is more code, which is run once
-#pragma unroll 1
-    while (first >= crew.size) first -= crew.size;
+    first = units % crew.size;
     others = first == 0 ? 0 : crew.size - first;
-    // With few rows one round before QKV; else as few before it as there is time for the others beside it.
-    early = max(SLABS_QKV, args.rows <= ROW_TILE && others >= 24 ? min(SLABS, crew.size) : SLABS - (wide ? 5 : 3) * others);
+    // With few rows whole rounds before QKV; else as few before it as there is time for the others beside it.
+    const int rounds = min(SLABS, (SLABS_QKV + crew.size - 1) / crew.size * crew.size);
+    early = args.rows <= ROW_TILE && others >= 24 ? rounds : max(SLABS_QKV, SLABS - (wide ? 5 : 3) * others);
   }
 };
 

@@ -104,16 +104,6 @@ __device__ __forceinline__ Observation convert(const float* b, uint32_t ring, ui
 #pragma unroll
     for (int i = 0; i < S::GROUPS; i++) at.advance();
   }
-  if (seen.largest == 0.f) {  // zeros, or what vanished: again, from the last part to the first
-    uint32_t bits = 0;
-#pragma unroll 1
-    for (int part = group; part < S::PARTS; part += S::GROUPS) {
-      b -= static_cast<size_t>(S::DEPTH * S::GROUPS) * S::N;
-#pragma unroll
-      for (int p = 0; p < S::PIECES; p++) bits |= bits_of(fetch_4<ALIGNED>(b + static_cast<size_t>(S::ROWS * p) * S::N));
-    }
-    seen.add_vanished(bits);
-  }
   return seen;
 }
 

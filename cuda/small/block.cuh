@@ -8,15 +8,12 @@
    rows the bytes from L2 to the SMs, activations and weights together.
 
    x is read before anything that output depends on is sent, and output is written after everything was received: they
-   may be the same; `x_copy`, if not null, gets x once more. A grid smaller than the slices are many takes them in turns.
-
-   fp32 weights are watched. Up to 16 rows the CTAs know at the end whether anything is unusual about them: see
-   rescue.cuh. Above, the exact kernel looks at the alarms afterwards. */
+   may be the same. `x_copy` gets x once more, `alarms` what is unusual about fp32 weights; both may be null. A grid
+   smaller than the slices are many takes them in turns. */
 #pragma once
 
 #include "small/bystander.cuh"
 #include "small/phases.cuh"
-#include "small/rescue.cuh"
 
 namespace small {
 
@@ -59,25 +56,22 @@ __device__ __forceinline__ void load_norm_row(Row& x, Row& gamma, Row& beta, con
 }
 
 template <int MT, class W>
-__device__ __forceinline__ void block(const Args& args, const typename W::Matrices& matrices, const Vectors& vectors) {
+__device__ __forceinline__ void block(const float* x, float* output, const typename W::Matrices& matrices,
+                                      const Vectors& vectors, Workspace& workspace, int rows, int seq_len,
+                                      bool causal, float* x_copy, unsigned* alarms) {
   using C = Cut<MT, W::SPLIT_PROJ>;
   using QkvS = typename C::Qkv;
   using AttnS = typename C::Attn;
   using FcS = typename C::Fc;
   using ProjS = typename C::Proj;
   extern __shared__ __align__(128) unsigned char raw[];
-  __shared__ uint64_t arrived[5];  // not in Shared: an mbarrier's place must not be used for anything else (rescue.cuh)
   auto& shared = *reinterpret_cast<Shared<MT, W>*>(raw);
-  Workspace& workspace = *args.workspace;
-  const float* x = args.x;
-  const int rows = args.rows, seq_len = args.seq_len;
-  const bool causal = args.causal != 0;
   const int grid = gridDim.x, warp = threadIdx.x / 32;
   // The narrow matrices' slices start three quarters round the grid: where they or qkv's are fewer than the CTAs,
   // different ones go without.
   const int wide = blockIdx.x, narrow = (blockIdx.x + 3 * (grid / 4)) % grid;
-  uint64_t *qkv_arrived = &arrived[0], *norm2_arrived = &arrived[1], *attn_arrived = &arrived[2],
-           *fc_arrived = &arrived[3], *proj_arrived = &arrived[4];
+  uint64_t *qkv_arrived = &shared.arrived[0], *norm2_arrived = &shared.arrived[1], *attn_arrived = &shared.arrived[2],
+           *fc_arrived = &shared.arrived[3], *proj_arrived = &shared.arrived[4];
   const auto bring_qkv = [&](int slice, int first_warp) {
     W::template bring<QkvS>(shared.qkv(), shared.b_qkv, matrices, vectors.b_qkv, slice, qkv_arrived, first_warp);
   };
@@ -104,8 +98,7 @@ __device__ __forceinline__ void block(const Args& args, const typename W::Matric
     load_norm<W>(vectors.norm1, gamma, beta);
   }
   if (threadIdx.x == 0) {
-    shared.said = 0;
-    for (int i = 0; i < 5; ++i) barrier_init(&arrived[i], W::ARRIVALS);
+    for (int i = 0; i < 5; ++i) barrier_init(&shared.arrived[i], W::ARRIVALS);
     barrier_init_fence();
   }
   __syncthreads();
@@ -123,7 +116,6 @@ __device__ __forceinline__ void block(const Args& args, const typename W::Matric
   using Mine = Share<MT, W>;
   WatchOf<W> watch;
   uint32_t a[D / Mine::DEPTHS / 16][Mine::TILES][4];
-  const int first_step = D / Mine::DEPTHS / 16 * Mine::depth();
   uint32_t parity =
       0;  // of the arrivals: the first slice's, then the next one's if the grid is smaller than the slices are many
   const auto next_slice = [&] {
@@ -149,22 +141,17 @@ __device__ __forceinline__ void block(const Args& args, const typename W::Matric
         next_slice();
         bring_qkv(slice, 0);
       }
-      HeldDense<QkvS, W, Mine> weights;
-      weights.take(shared.qkv(), first_step, qkv_arrived, parity);
-      if constexpr (DECIDES<MT, W>) weights.look_again(watch), weights.template seen<1>(watch);
-      dense<QkvS, W, Mine>(a, weights, shared.qkv_sums(), shared.b_qkv, slice, rows, watch,
+      dense<QkvS, W, Mine>(a, shared.qkv(), shared.qkv_sums(), qkv_arrived, parity, shared.b_qkv, slice, rows, watch,
                            [&](int row, int column, float4 sum) {
                              send(column < 2 * D ? exchange.qk.at(row, column) : exchange.v.at(row, column - 2 * D),
                                   sum);
                            });
-      if constexpr (!DECIDES<MT, W>) weights.template seen<1>(watch);
     }
     async_fence();
   }
   const Bystander bystander(QkvS::COUNT);
-  if (args.x_copy) bystander.save(x, args.x_copy, rows);
-  if constexpr (WatchOf<W>::WATCHES)
-    if (bystander.watch(args.weights, args.alarms)) atomicOr(&shared.said, LOUD);
+  if (x_copy) bystander.save(x, x_copy, rows);
+  if (alarms) bystander.watch(vectors, alarms);
   __syncthreads();
   clear(workspace.copy[~last.launches % 2], min(last.rows, MAX_ROWS), last.split, last.split_proj);
 
@@ -190,11 +177,6 @@ __device__ __forceinline__ void block(const Args& args, const typename W::Matric
   }
 
   parity = 0;
-  HeldDense<FcS, W, Mine> fc_weights;
-  const auto take_fc = [&] {
-    fc_weights.take(shared.fc, first_step, fc_arrived, parity);
-    if constexpr (DECIDES<MT, W>) fc_weights.look_again(watch), fc_weights.template seen<1>(watch);
-  };
   barrier_wait(norm2_arrived, 0);
   if constexpr (C::SPLIT) {
     if (is_norm_warp)
@@ -207,10 +189,8 @@ __device__ __forceinline__ void block(const Args& args, const typename W::Matric
           row_beta.v[i] = quad(shared.norm2 + D + Row::feature(i));
         normalize_row(x1, row_gamma, row_beta, exchange.h[1], row);
       }
-    take_fc();
     receive_fragments<Mine>(exchange.h[1], rows, a);
   } else {
-    take_fc();
     receive_rows(exchange.x1, rows, v);
 #pragma unroll
     for (int s = 0; s < 4; ++s)
@@ -221,14 +201,12 @@ __device__ __forceinline__ void block(const Args& args, const typename W::Matric
     if (slice != wide) {
       next_slice();
       bring_fc(slice, 0);
-      take_fc();
     }
-    dense<FcS, W, Mine>(a, fc_weights, shared.fc_sums(), shared.b_fc, slice, rows, watch,
+    dense<FcS, W, Mine>(a, shared.fc, shared.fc_sums(), fc_arrived, parity, shared.b_fc, slice, rows, watch,
                         [&](int row, int column, float4 sum) {
                           send(exchange.f.at(row, column),
                                make_float4(gelu(sum.x), gelu(sum.y), gelu(sum.z), gelu(sum.w)));
                         });
-    if constexpr (!DECIDES<MT, W>) fc_weights.template seen<1>(watch);
   }
 
   parity = 0;
@@ -237,17 +215,10 @@ __device__ __forceinline__ void block(const Args& args, const typename W::Matric
       next_slice();
       bring_proj(slice, 0);
     }
-    project<ProjS, W, MT, Mine>(shared, proj_arrived, parity, exchange, slice, slice + grid >= ProjS::COUNT, rows,
-                                args.output, watch, args.alarms);
+    project<ProjS, W, MT, Mine>(shared, proj_arrived, parity, exchange, slice, rows, output, watch, alarms);
   }
   if (threadIdx.x == 0)
     workspace.epoch[blockIdx.x] = {last.launches + 1, static_cast<uint32_t>(rows), C::SPLIT, C::SPLIT_PROJ};
-  if constexpr (DECIDES<MT, W>) {
-    static_assert(ProjS::COUNT >= MAX_GRID, "every CTA projects, and speaks for itself then");
-    // By a warp that has nothing to finish, since long.
-    const bool loud = threadIdx.x == THREADS - 32 && anybody_loud(exchange);
-    if (__syncthreads_or(loud)) rescue(args, reinterpret_cast<float*>(raw));
-  }
 }
 
 }  // namespace small

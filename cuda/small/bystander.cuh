@@ -21,13 +21,26 @@ struct Bystander {
       reinterpret_cast<float4*>(to)[i] = load_early(x + 4 * i);
   }
 
-  // The vectors among the caller's weights. Returns whether this thread has raised an alarm.
-  __device__ __forceinline__ bool watch(const float* weights, unsigned* alarms) const {
-    bool raised = false;
-    if (index < 0) return raised;
-    for (int i = index * THREADS + threadIdx.x; i < VECTORS_LEN; i += count * THREADS)
-      raised |= observe_vector(alarms, i, load_early_word(weights + vector_source(i)));
-    return raised;
+  // The vectors that make the operands of products large; those of the residual stream overflow nothing.
+  __device__ __forceinline__ void watch(const Vectors& v, unsigned* alarms) const {
+    if (index < 0) return;
+    const int lane = threadIdx.x % 32;
+    for (int i = 32 * (index * WARPS + threadIdx.x / 32); i < 4 * D + QKV + FFN; i += 32 * count * WARPS) {
+      const auto look = [&](const float* p, int alarm, float usual) {
+        const unsigned bits = __float_as_uint(load_early_word(p + lane)) & 0x7fffffffu;
+        const float largest = __uint_as_float(__reduce_max_sync(0xffffffffu, bits));
+        if (lane == 0) raise(alarms, alarm, largest, usual);
+      };
+      const int beta = i / D % 2;
+      if (i < 2 * D)
+        look(v.norm1 + i, beta ? ALARM_BETA1 : ALARM_GAMMA1, beta ? USUAL_BETA : USUAL_GAMMA);
+      else if (i < 4 * D)
+        look(v.norm2 + i - 2 * D, beta ? ALARM_BETA2 : ALARM_GAMMA2, beta ? USUAL_BETA : USUAL_GAMMA);
+      else if (i < 4 * D + QKV)
+        look(v.b_qkv + i - 4 * D, ALARM_B_QKV, USUAL_BIAS);
+      else
+        look(v.b_fc + i - 4 * D - QKV, ALARM_B_FC, USUAL_BIAS);
+    }
   }
 };
 

@@ -62,19 +62,6 @@ __device__ __forceinline__ void send(__half* p, float4 v) {
   store_strong(p, make_uint2(pack(v.x, v.y), pack(v.z, v.w)));
 }
 
-/* Whether any CTA has raised an alarm: each says so in a word that counts them in its lower half, from EMPTY on, and in
-   its upper half those that have. The word itself tells all that is asked here, so relaxed accesses do again; but what
-   an alarm says may not be there yet. */
-constexpr uint32_t LOUD = 1u << 16;
-__device__ __forceinline__ void say(uint32_t* word, bool loud) { atomicAdd(word, loud ? LOUD + 1 : 1); }
-__device__ __forceinline__ bool anybody_loud(const Exchange& exchange) {
-  for (uint32_t polls = 0;; ++polls) {
-    const uint32_t said = load_strong_word(exchange.said);
-    if (said % LOUD == gridDim.x - 1) return said >= LOUD;
-    if (polls > PATIENCE) __trap();
-  }
-}
-
 /* Makes ready for the next launch what the last one wrote. All threads of all CTAs share the work. */
 __device__ inline void clear(Exchange& old, uint32_t rows, bool split, bool split_proj) {
   const uint32_t first = blockIdx.x * THREADS + threadIdx.x, step = gridDim.x * THREADS;
@@ -89,7 +76,6 @@ __device__ inline void clear(Exchange& old, uint32_t rows, bool split, bool spli
       store_strong(reinterpret_cast<uint4*>(activations.block[i / used]) + i % used,
                    make_uint4(EMPTY, EMPTY, EMPTY, EMPTY));
   };
-  fill(old.said, sizeof old.said);
   fill_blocks(old.qk);
   fill_blocks(old.v);
   fill_blocks(old.x1);

@@ -89,7 +89,6 @@ struct Exchange {
   Blocked<__half, FFN> f;
   float attn_sums[4][MAX_ROWS][D];
   float proj_sums[4][MAX_ROWS][D];
-  uint32_t said[32];  // the first: what the CTAs say about alarms (exchange.cuh)
 };
 
 /* A CTA's own memory from launch to launch. */
@@ -101,19 +100,6 @@ struct alignas(16) Epoch {
 struct Workspace {
   Epoch epoch[MAX_GRID];
   Exchange copy[2];
-};
-
-/* What every kernel of this folder is told. */
-struct Args {
-  const float* x;  // (rows, D), 16-byte aligned
-  float* output;   // (rows, D), 16-byte aligned; may be x
-  Workspace* workspace;
-  float* x_copy;         // (rows, D), 16-byte aligned, or null
-  const float* weights;  // the caller's; null where they are prepared, and so are the others below
-  unsigned* alarms;
-  unsigned char* exact;  // the exact kernel's memory
-  int rows, seq_len, causal;
-  int rule;  // of Rule
 };
 
 /* The vectors among the parameters, in fp32. beta follows gamma. */

@@ -21,65 +21,14 @@ __device__ __forceinline__ void zero(float (&sums)[MT][TILES][4]) {
       for (int i = 0; i < 4; ++i) sums[m][u][i] = 0;
 }
 
-/* The weights of some steps of a slice as operands. Up to 16 rows fp32 ones are rounded and watched as soon as the slice
-   has arrived, usually while the activations that they will meet are still on their way, and wait in registers. */
-template <class S, class W, int STEPS, bool IN_REGISTERS>
-struct Held {
-  typename WatchOf<W>::Look look;
-  const typename W::Element* slice;
-  int first;
-  uint64_t* arrived;
-  uint32_t parity;
-  uint2 b[IN_REGISTERS ? STEPS : 1][S::TILES];
-
-  __device__ __forceinline__ void take(const typename W::Element* from, int step, uint64_t* bar, uint32_t phase) {
-    slice = from, first = step, arrived = bar, parity = phase;
-    if constexpr (IN_REGISTERS) {
-      barrier_wait(arrived, parity);
-#pragma unroll
-      for (int s = 0; s < STEPS; ++s)
-#pragma unroll
-        for (int u = 0; u < S::TILES; ++u) b[s][u] = load(s, u);
-    }
-  }
-  __device__ __forceinline__ void wait() const {
-    if constexpr (!IN_REGISTERS) barrier_wait(arrived, parity);
-  }
-  __device__ __forceinline__ uint2 operand(int s, int u) {
-    if constexpr (IN_REGISTERS) return b[s][u];
-    return load(s, u);
-  }
-  // While the slice is still there: sums may lie in its place later.
-  __device__ __forceinline__ void look_again(WatchOf<W>& watch) const {
-    if constexpr (WatchOf<W>::WATCHES)
-      if (look.is_zero()) {
-        uint32_t bits = 0;
-#pragma unroll 1
-        for (int i = 0; i < STEPS * S::TILES; ++i)
-          bits |= W::template bits<S>(slice, first + i / S::TILES, i % S::TILES);
-        watch.seen[S::Matrix::ALARM].add_vanished(bits);
-      }
-  }
-  template <int TIMES>  // TIMES warps take the same
-  __device__ __forceinline__ void seen(WatchOf<W>& watch) {
-    watch.template take<S, TIMES>(look);
-  }
-
- private:
-  __device__ __forceinline__ uint2 load(int s, int u) {
-    const uint2 two = W::template fragment<S>(slice, first + s, u);
-    look.add(two.x, two.y);
-    return two;
-  }
-};
-
 /* One step of the MMA for all row tiles and the whole width of the slice. */
-template <int MT, int TILES, class Weights>
-__device__ __forceinline__ void multiply(float (&sums)[MT][TILES][4], const uint32_t (&a)[MT][4],
-                                         Weights& weights, int step) {
+template <class S, class W, int MT, class Seen>
+__device__ __forceinline__ void multiply(float (&sums)[MT][S::TILES][4], const uint32_t (&a)[MT][4],
+                                         const typename W::Element* slice, int step, Seen& seen) {
 #pragma unroll
-  for (int u = 0; u < TILES; ++u) {
-    const uint2 b = weights.operand(step, u);
+  for (int u = 0; u < S::TILES; ++u) {
+    const uint2 b = W::template fragment<S>(slice, step, u);
+    seen.add(b.x, b.y);
 #pragma unroll
     for (int m = 0; m < MT; ++m) mma(sums[m][u], a[m], b);
   }
@@ -169,29 +118,27 @@ __device__ __forceinline__ bool meet(float4& sum, float (&sums)[4][MAX_ROWS][D],
   return true;
 }
 
-/* A warp's share of the weights of QKV and FC. */
-template <class S, class W, class Mine>
-using HeldDense = Held<S, W, D / Mine::DEPTHS / 16, DECIDES<Mine::TILES * Mine::GROUPS, W>>;
-
-/* a W + bias, `a` and `weights` being this warp's share: QKV and FC. `finish` gets row, column and the sum of four
-   columns. */
+/* a W + bias, `a` being this warp's share: QKV and FC. `finish` gets row, column and the sum of four columns. */
 template <class S, class W, class Mine, class Finish>
 __device__ __forceinline__ void dense(const uint32_t (&a)[D / Mine::DEPTHS / 16][Mine::TILES][4],
-                                      HeldDense<S, W, Mine>& weights, Summands area, const float* bias, int slice,
-                                      int rows, WatchOf<W>& watch, Finish finish) {
+                                      const typename W::Element* weights, Summands area, uint64_t* arrived,
+                                      uint32_t parity, const float* bias, int slice, int rows, WatchOf<W>& watch,
+                                      Finish finish) {
+  constexpr int STEPS = D / Mine::DEPTHS / 16;
   const Quad<S> mine;
   float sums[Mine::TILES][S::TILES][4];
+  typename WatchOf<W>::Look look;
   zero(sums);
-  weights.wait();
+  barrier_wait(arrived, parity);
 #pragma unroll
-  for (int s = 0; s < D / Mine::DEPTHS / 16; ++s) multiply(sums, a[s], weights, s);
-  if constexpr (!DECIDES<Mine::TILES * Mine::GROUPS, W>) weights.look_again(watch);
+  for (int s = 0; s < STEPS; ++s) multiply<S, W>(sums, a[s], weights, STEPS * Mine::depth() + s, look);
   __syncwarp();
   lay_down(area.of(Mine::depth()) + Mine::row() * S::WIDTH, sums);
   __syncthreads();
   if (mine.row < rows)
     finish(mine.row, S::column(slice) + mine.c,
            add(pick_up<Mine::DEPTHS>(area.first + mine.row * S::WIDTH + mine.c, area.stride), quad(bias + mine.c)));
+  watch.template take<S, 1>(look);
 }
 
 /* Attention of this slice's heads, times its part of the output projection, + bias + x: x1. Where that is a sum over
@@ -207,10 +154,6 @@ __device__ __forceinline__ void attend(Shared& shared, uint64_t* arrived, uint32
   float4 residual = make_float4(0, 0, 0, 0);
   if (S::SPLITS == 1 && mine.row < rows) residual = load_early(x + mine.row * D + column + mine.c);
   uint32_t a[4][1][4];
-  constexpr bool SOONER = DECIDES<MT, W>;
-  Held<S, W, 4, SOONER> weights;
-  weights.take(shared.attn, 4 * head, arrived, parity);
-  if constexpr (SOONER) weights.look_again(watch), weights.template seen<MT>(watch);
   Operands<MT> in;
   if constexpr (MT == 1)
     load_operands(in, exchange, head, rows);
@@ -219,10 +162,11 @@ __device__ __forceinline__ void attend(Shared& shared, uint64_t* arrived, uint32
                                                         shared.staged_k(), shared.staged_v());
   attention<MT>(in, 16 * tile, rows, seq_len, causal, reinterpret_cast<uint32_t (&)[4][4]>(a));
   float sums[1][S::TILES][4];
+  typename WatchOf<W>::Look look;
   zero(sums);
-  weights.wait();
+  barrier_wait(arrived, parity);
 #pragma unroll
-  for (int s = 0; s < 4; ++s) multiply(sums, a[s], weights, s);
+  for (int s = 0; s < 4; ++s) multiply<S, W>(sums, a[s], shared.attn, 4 * head + s, look);
   lay_down(shared.attn_sums[warp], sums);
   __syncthreads();
   if (mine.row < rows) {
@@ -234,7 +178,7 @@ __device__ __forceinline__ void attend(Shared& shared, uint64_t* arrived, uint32
     else
       send(&exchange.attn_sums[split][mine.row][column + mine.c], sum);
   }
-  if constexpr (!SOONER) weights.look_again(watch), weights.template seen<MT>(watch);
+  watch.template take<S, MT>(look);
 }
 
 /* The row of x1 from its summands, in their order, and `base`, x + bias, in shared memory; this lane's part, which is
@@ -258,12 +202,11 @@ __device__ __forceinline__ Row assemble(Exchange& exchange, const float* base, i
   return x1;
 }
 
-/* This slice's part of f W + bias + x1: the output. `last`: the CTA's last one, with which it has seen all its weights.
- */
+/* This slice's part of f W + bias + x1: the output. */
 template <class S, class W, int MT, class Mine, class Shared>
 __device__ __forceinline__ void project(Shared& shared, uint64_t* arrived, uint32_t parity, Exchange& exchange,
-                                        int slice, bool last, int rows, float* output, WatchOf<W>& watch,
-                                        unsigned* alarms) {
+                                        int slice, int rows, float* output,
+                                        WatchOf<W>& watch, unsigned* alarms) {
   constexpr int DEPTH = S::ROWS / Mine::DEPTHS, BLOCKS = DEPTH / 32,
                 BATCH = MT > 1 || BLOCKS < 8 ? 2 * Mine::GROUPS : 8, VECTORS = 2 * Mine::TILES;
   static_assert(BLOCKS % BATCH == 0);
@@ -277,18 +220,9 @@ __device__ __forceinline__ void project(Shared& shared, uint64_t* arrived, uint3
   const __half* sample = rows > FEW_ROWS ? exchange.f.at(rows - 1, k + lane * 8 % DEPTH) : nullptr;
   constexpr int CHAINS = MT == 1 ? 4 : 1;  // of sums that do not wait for one another
   float sums[CHAINS][Mine::TILES][S::TILES][4];
-  constexpr bool SOONER = DECIDES<MT, W>;
-  Held<S, W, DEPTH / 16, SOONER> weights;
+  typename WatchOf<W>::Look look;
 #pragma unroll
   for (int chain = 0; chain < CHAINS; ++chain) zero(sums[chain]);
-  weights.take(shared.proj(), DEPTH / 16 * Mine::depth(), arrived, parity);
-  // FC's sums, too, may have lain where these go: to be met for sooner or later.
-  if constexpr (SOONER) {
-    weights.look_again(watch), weights.template seen<1>(watch);
-    watch.lay_down(shared.attn);  // whose weights are used up
-    __syncthreads();
-    watch.report(shared.attn, alarms, last, shared.said, exchange);
-  }
 #pragma unroll
   for (int first = 0; first < BLOCKS; first += BATCH) {
     uint4 in[BATCH][VECTORS];
@@ -296,29 +230,28 @@ __device__ __forceinline__ void project(Shared& shared, uint64_t* arrived, uint3
       const int r = Mine::row() + 8 * (i % VECTORS) + g;
       return r < rows ? exchange.f.at(r, k + 32 * (first + i / VECTORS) + 8 * t) : nullptr;
     });
-    if (first == 0) weights.wait();
+    if (first == 0) barrier_wait(arrived, parity);
 #pragma unroll
     for (int i = 0; i < BATCH; ++i)
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         uint32_t a[Mine::TILES][4];
         fragments<Mine::TILES>(a, in[i], h);
-        multiply(sums[(2 * i + h) % CHAINS], a, weights, 2 * (first + i) + h);
+        multiply<S, W>(sums[(2 * i + h) % CHAINS], a, shared.proj(), DEPTH / 16 * Mine::depth() + 2 * (first + i) + h,
+                       look);
       }
   }
 #pragma unroll
   for (int chain = 1; chain < CHAINS; ++chain)
 #pragma unroll
     for (int i = 0; i < Mine::TILES * S::TILES * 4; ++i) (&sums[0][0][0][0])[i] += (&sums[chain][0][0][0])[i];
-  if constexpr (!SOONER) weights.look_again(watch), __syncthreads();
+  __syncthreads();  // FC's sums may have lain where these go
   const Summands area = shared.proj_sums();
   lay_down(area.of(Mine::depth()) + Mine::row() * S::WIDTH, sums[0]);
-  if constexpr (!SOONER) {
-    weights.template seen<1>(watch);
-    watch.lay_down(shared.fc);  // whose weights and sums are used up
-  }
+  watch.template take<S, 1>(look);
+  watch.lay_down(shared.fc);  // whose weights and sums are used up
   __syncthreads();
-  if constexpr (!SOONER) watch.report(shared.fc, alarms, false, shared.said, exchange);
+  watch.report(shared.fc, alarms);
   if (mine.row < rows) {
     float4 sum = pick_up<Mine::DEPTHS>(area.first + mine.row * S::WIDTH + mine.c, area.stride);
     if (meet<S, MT>(sum, exchange.proj_sums, split, mine.row, column + mine.c))

@@ -40,7 +40,7 @@ struct Shared {
   alignas(16) float base[D];        // of the row that is being put together, above 16 rows
   alignas(16) float b_qkv[COLS], b_attn[COLS], b_fc[COLS], b_proj[COLS];
   Moments moments;
-  uint32_t said;        // LOUD if an alarm was raised, and the number of warps that have reported
+  uint64_t arrived[5];  // of what block.cuh names
 
   __device__ __forceinline__ Element* qkv() { return qkv_area; }
   __device__ __forceinline__ Element* proj() { return TIGHT ? qkv_area : proj_area; }

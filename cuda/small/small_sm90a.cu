@@ -14,20 +14,32 @@ __device__ __forceinline__ small::Vectors vectors_of(const float* w) {
 // src/cuda/hopper/plan/few.rs and src/cuda/workspace.rs have these numbers too.
 template <int MT, class W>
 constexpr size_t SHARED = sizeof(small::Shared<MT, W>);
-// Up to 16 rows the rescue needs most.
-static_assert(SHARED<1, small::Fp32Weights> <= exact90::FEW_BYTES && SHARED<1, small::PackedWeights> == 171392);
+static_assert(SHARED<1, small::Fp32Weights> == 190208 && SHARED<1, small::PackedWeights> == 171392);
 static_assert(SHARED<2, small::Fp32Weights> == 214784 && SHARED<2, small::PackedWeights> == 223616);
-static_assert(exact90::FEW_BYTES == 215296 && sizeof(small::Workspace) == 5310720 && sizeof(small::Prepared) == 14195712);
+static_assert(sizeof(small::Workspace) == 5310464 && sizeof(small::Prepared) == 14195712);
 
 }  // namespace
 
 #define SMALL(MT, ROWS)                                                                                               \
   extern "C" __global__ void __launch_bounds__(small::THREADS, 1)                                                     \
-      small_f32_##ROWS(const small::Args args, const __grid_constant__ small::Fp32Weights::Matrices maps) {           \
-    small::block<MT, small::Fp32Weights>(args, maps, vectors_of(args.weights));                                       \
+      small_f32_##ROWS(const float* x, float* output, const float* weights, small::Workspace* workspace, int rows,    \
+                       int seq_len, int causal, float* x_copy, unsigned* alarms,                                      \
+                       const __grid_constant__ small::Fp32Weights::Matrices maps) {                                   \
+    small::block<MT, small::Fp32Weights>(x, output, maps, vectors_of(weights), *workspace, rows, seq_len,             \
+                                         causal != 0, x_copy, alarms);                                                \
   }                                                                                                                   \
-  extern "C" __global__ void __launch_bounds__(small::THREADS, 1) small_f32_unaligned_##ROWS(const small::Args args) { \
-    small::block<MT, small::UnalignedWeights>(args, {args.weights}, vectors_of(args.weights));                        \
+  extern "C" __global__ void __launch_bounds__(small::THREADS, 1)                                                     \
+      small_f32_unaligned_##ROWS(const float* x, float* output, const float* weights, small::Workspace* workspace,    \
+                                 int rows, int seq_len, int causal, float* x_copy, unsigned* alarms) {                \
+    small::block<MT, small::UnalignedWeights>(x, output, {weights}, vectors_of(weights), *workspace, rows, seq_len,   \
+                                              causal != 0, x_copy, alarms);                                           \
+  }                                                                                                                   \
+  extern "C" __global__ void __launch_bounds__(small::THREADS, 1)                                                     \
+      small_prepared_##ROWS(const float* x, float* output, const small::Prepared* p, small::Workspace* workspace,     \
+                            int rows, int seq_len, int causal, float* x_copy) {                                       \
+    small::block<MT, small::PackedWeights>(x, output, {p},                                                            \
+                                           {p->norm1, p->b_qkv, p->b_attn, p->norm2, p->b_fc, p->b_proj}, *workspace, \
+                                           rows, seq_len, causal != 0, x_copy, nullptr);                              \
   }
 
 SMALL(1, 16)

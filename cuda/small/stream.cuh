@@ -23,14 +23,6 @@ struct Fp32Slices {
     const float* w = slice + (16 * step + t) * S::WIDTH + 8 * tile + g;
     return make_uint2(pack(w[0], w[4 * S::WIDTH]), pack(w[8 * S::WIDTH], w[12 * S::WIDTH]));
   }
-  // The bits of the weights of a fragment, or'ed
-  template <class S>
-  static __device__ __forceinline__ uint32_t bits(const float* slice, int step, int tile) {
-    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    const float* w = slice + (16 * step + t) * S::WIDTH + 8 * tile + g;
-    return __float_as_uint(w[0]) | __float_as_uint(w[4 * S::WIDTH]) | __float_as_uint(w[8 * S::WIDTH]) |
-           __float_as_uint(w[12 * S::WIDTH]);
-  }
 };
 
 /* Each kind of weights has bring(), which all threads call: a slice and its columns of the bias, arriving at `bar`. To

@@ -58,8 +58,7 @@ pub struct Shape {
     pub prepared: bool,
     /// Of the matrix products.
     pub precision: SolvePrecision,
-    /// It is looked at behind the fast kernels whether their result stands, by the exact kernel or the last fast one. Not in precision exact, where there
-    /// are none.
+    /// The exact kernel looks behind the fast ones whether their result stands. Not in precision exact, where there are none.
     pub guarded: bool,
 }
 
@@ -153,8 +152,7 @@ pub fn forward(
             (steps, behind)
         }
     };
-    let guards_itself = matches!(&device.kernels, Kernels::Hopper(_)) && hopper::plan::guards_itself(shape);
-    if shape.precision == SolvePrecision::Exact || (shape.guarded && !guards_itself) {
+    if shape.guarded || shape.precision == SolvePrecision::Exact {
         steps.push(device.kernels.exact().forward(device.sms, shape, buffers, behind));
     }
     Ok(steps)

@@ -1,6 +1,6 @@
 //! The exact kernel: the whole block at nearly fp32's accuracy in one resident launch, with the same arguments on every architecture. It is the call
 //! itself in precision exact. In the others it comes last and looks at the alarms: usually it ends at once, else it computes output again. Where the
-//! host knows that there are no alarms, or where the fast kernel decides for itself, it does not come at all.
+//! host knows that there are no alarms it does not come at all.
 
 use super::arch::Arch;
 use super::block::{Buffers, Shape};
@@ -42,16 +42,6 @@ pub fn form(arch: Arch) -> Form {
             per_row: 21_504,
             gathers: true,
         },
-    }
-}
-
-/// How a call in this precision is decided, as `Rule` of cuda/common/alarm.cuh has it.
-#[must_use]
-pub fn rule(precision: SolvePrecision) -> u32 {
-    match precision {
-        SolvePrecision::Exact => 0,
-        SolvePrecision::Fast => 1,
-        SolvePrecision::Auto => 2,
     }
 }
 
@@ -108,7 +98,12 @@ impl Kernel {
     fn step(&self, sms: usize, shape: Shape, buffers: &Buffers, phases: Phases, behind: Behind) -> Step {
         let Buffers { x, output, weights, x_copy, parts, .. } = *buffers;
         let x = if x_copy == 0 { x } else { x_copy };
-        let rule = if phases == Phases::Cast { 0 } else { rule(shape.precision) };
+        let rule = match shape.precision {
+            _ if phases == Phases::Cast => 0,
+            SolvePrecision::Exact => 0,
+            SolvePrecision::Fast => 1,
+            SolvePrecision::Auto => 2,
+        };
         // What is known about prepared weights stays true for the next call.
         let keep_alarms = u32::from(shape.prepared);
         // As many blocks as have a place before the last of the kernel in front of them has ended. On half of the SMs they take 1.5 times as long where

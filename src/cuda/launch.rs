@@ -96,8 +96,8 @@ pub struct Step {
 }
 
 /// Most parameters that a kernel has.
-const MAX_PARAMETERS: usize = 8;
-/// Most bytes of them: the few-token kernel's four tensor maps and its struct.
+const MAX_PARAMETERS: usize = 10;
+/// Most bytes of them: the few-token kernel's four tensor maps and nine others.
 const MAX_BYTES: usize = 640;
 
 /// The values of a kernel's parameters, each aligned for its type.

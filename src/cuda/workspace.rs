@@ -45,7 +45,7 @@ pub const ALARMS_BYTES: usize = 256;
 /// Bytes of the counters that the exact kernel's memory begins with.
 const COUNTERS: usize = 256;
 /// Bytes of what Hopper's few-token kernel keeps, and of its form of prepared weights (cuda/small).
-const FEW: [usize; 2] = [5_310_720, 14_195_712];
+const FEW: [usize; 2] = [5_310_464, 14_195_712];
 /// Bytes a row of h, qkv, x1, f.
 const PER_ROW: [usize; 4] = [D * F16, QKV * F16, D * F32, FFN * F16];
 /// Bytes of statistics a row, 24 words of 8: written for the rows of whole tiles.

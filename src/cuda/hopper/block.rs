@@ -8,7 +8,6 @@ use super::plan::{
 use super::plan::{direct, product};
 use super::views::{self, slab};
 use crate::cuda::block::{Buffers, Shape};
-use crate::cuda::exact::rule;
 use crate::cuda::launch::{Arguments, Edge, Step, pair};
 use crate::cuda::tensor_map::{Element, Maps};
 use crate::cuda::workspace::{packed, vectors};
@@ -247,16 +246,13 @@ impl Call<'_> {
         Ok(maps.words(&[*x, vectors, weights, w.x1, w.h, w.statistics, self.alarms]).words(&shape))
     }
 
-    /// `small::Args` and what holds the weights
     fn few(&mut self, weights: FewWeights, tile: usize) -> Result<Arguments, Error> {
-        let Buffers { x, output, weights: from, x_copy, parts, .. } = *self.buffers;
-        let prepared = weights == FewWeights::Prepared;
-        let (caller, exact) = if prepared { (0, 0) } else { (from, parts.exact) };
-        let rows = pair(self.rows(), self.shape.seq_len as u32);
-        let how = pair(u32::from(self.shape.causal), rule(self.shape.precision));
-        let arguments = Arguments::new().words(&[x, output, parts.few, x_copy, caller, self.alarms, exact, rows, how]);
-        if prepared {
-            return Ok(arguments.each_more(&[parts.few_weights]));
+        let Buffers { x, output, weights: from, x_copy, parts, .. } = self.buffers;
+        let from = if weights == FewWeights::Prepared { parts.few_weights } else { *from };
+        let counts = [u64::from(self.rows()), self.shape.seq_len as u64, u64::from(self.shape.causal)];
+        let mut arguments = Arguments::each(&[*x, *output, from, parts.few]).each_more(&counts).each_more(&[*x_copy]);
+        if weights != FewWeights::Prepared {
+            arguments = arguments.each_more(&[self.alarms]);
         }
         if weights != FewWeights::Aligned {
             return Ok(arguments);

@@ -12,9 +12,9 @@ pub struct FewTile {
     pub shared: [u32; 2],
 }
 
-/// The forms of the resident kernel, smallest first. The first may have to compute the block again exactly, which needs most.
+/// The forms of the resident kernel, smallest first.
 pub const FEW: [FewTile; 2] =
-    [FewTile { rows: 16, shared: [215_296, 171_392] }, FewTile { rows: 32, shared: [214_784, 223_616] }];
+    [FewTile { rows: 16, shared: [190_208, 171_392] }, FewTile { rows: 32, shared: [214_784, 223_616] }];
 /// Threads of the resident kernel.
 const FEW_THREADS: u32 = 384;
 /// Most blocks of the resident kernel.

@@ -84,13 +84,6 @@ pub struct Launch {
     pub cast: Range<u32>,
 }
 
-/// Whether the launches of this call decide for themselves if their result stands, and compute it again if not: the smaller resident kernel
-/// does, where it watches the weights itself.
-#[must_use]
-pub fn guards_itself(shape: Shape) -> bool {
-    !shape.prepared && shape.rows() <= FEW[0].rows
-}
-
 /// The launches for one call on this GPU, for weights that are 16-byte aligned or not.
 #[must_use]
 pub fn forward(chip: Chip, shape: Shape, aligned: bool) -> Vec<Launch> {
