@@ -167,6 +167,20 @@ fn a_grid_that_waits_for_itself_fits_the_chip() {
     }
 }
 
+/// Who judges the result waits for each block of the product that watches the last weights, and only blocks of the first rows watch.
+#[test]
+fn all_blocks_that_read_the_last_weights_watch_them() {
+    let mut seen = 0;
+    for (_, shape, plan) in plans() {
+        let Some(Launch { kernel: Kernel::Direct { gemm: Gemm::Proj, tile }, .. }) = plan.last() else {
+            continue;
+        };
+        assert!(direct::tiles(Gemm::Proj)[*tile].m >= shape.rows(), "{shape:?}: {plan:?}");
+        seen += 1;
+    }
+    assert!(seen > 0);
+}
+
 #[test]
 fn every_launch_is_one_that_the_gpu_accepts() {
     for (sms, shape, plan) in plans() {
