@@ -12,7 +12,7 @@ struct SplitEpilogue {
   static constexpr int CLUSTER_PHASES = 2;
   static_assert(S::SPLITS > 1, "see epilogue_whole_sm90a.cuh");
   static constexpr int W = S::BN / S::SPLITS;
-  static constexpr int PITCH = (W + 8) * 4;  // bytes of a row: eight rows of pairs fall on different banks
+  static constexpr int PITCH = (W + (W == 8 ? 4 : 8)) * 4;  // bytes of a row: at most two pairs of eight rows fall on the same bank
   static constexpr int PART = 64 * PITCH;    // what one warpgroup has of W columns
   static constexpr int PEERS = S::SPLITS - 1;
   static constexpr int INCOMING = S::WARPGROUPS * PEERS * PART, OUTGOING = S::WARPGROUPS * S::SPLITS * PART;

@@ -21,10 +21,10 @@ struct DirectShape {
   static constexpr int CONVERTERS = 256, MULTIPLIERS = 128 * WARPGROUPS, THREADS = MULTIPLIERS + 32 + CONVERTERS;
   static constexpr int SWIZZLE = BN % 64 == 0 ? 128 : 64;
   static constexpr int A_BYTES = BM * DEPTH * 2, B_BYTES = BN * DEPTH * 2, STAGE_BYTES = A_BYTES + B_BYTES;
-  static constexpr int PER_SM = BM == 64 ? 2 : 1;  // blocks on a multiprocessor
-  static constexpr int SHARED_LIMIT = PER_SM == 2 ? 118000 : 230000;
+  static constexpr int PER_SM = BM == 64 ? 2 : 1;  // blocks on a multiprocessor, of this product or one of it and one of a neighbour
+  static constexpr int SHARED_LIMIT = PER_SM == 2 ? 125000 : 230000;
   // Converters take stages in turn, by groups: a fence waits for what its thread has asked for, so that one thread cannot look ahead
-  static constexpr int GROUPS = 2;
+  static constexpr int GROUPS = K / DEPTH / SPLITS % 2 == 0 ? 2 : 1;
   static constexpr int LANES = BN / 4;                      // threads that share a row of B, four columns each
   static constexpr int ROWS = CONVERTERS / GROUPS / LANES;  // of B at a time
   static constexpr int PIECES = DEPTH / ROWS;               // of a stage that one thread converts

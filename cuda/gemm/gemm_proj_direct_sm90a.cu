@@ -19,5 +19,5 @@ struct ProjDirectArgs {
     gemm_direct<Shape>(&a, args.weights, SplitEpilogue<Shape>(args.bias, args.residual, args.out, args.rows), blockIdx.x / SPLITS, args.alarms, MATRIX_PROJ); \
   }
 
-GEMM_PROJ_DIRECT(64, 32, 4, 4)
+GEMM_PROJ_DIRECT(64, 64, 8, 3)
 GEMM_PROJ_DIRECT(128, 32, 4, 4)

@@ -46,8 +46,8 @@ pub const ALARMS_BYTES: usize = 256;
 const COUNTERS: usize = 256;
 /// Bytes of what Hopper's few-token kernel keeps, and of its form of prepared weights (cuda/small).
 const FEW: [usize; 2] = [5_310_464, 14_195_712];
-/// Bytes a row of h, qkv, x1, f.
-const PER_ROW: [usize; 4] = [D * F16, QKV * F16, D * F32, FFN * F16];
+/// Bytes a row of h, x1, and of f, which takes the place of qkv: what is written where L2 already has lines pushes nothing out.
+const PER_ROW: [usize; 3] = [D * F16, D * F32, FFN * F16];
 /// Bytes of statistics a row, 24 words of 8: written for the rows of whole tiles.
 const STATISTICS: usize = 192;
 const TILE_ROWS: usize = 128;
@@ -76,7 +76,7 @@ pub struct Parts {
     pub qkv: u64,
     /// (rows, D) float: the residual after attention
     pub x1: u64,
-    /// (rows, FFN) half: GELU's output
+    /// (rows, FFN) half: GELU's output, where qkv was, which attention has read
     pub f: u64,
     /// What the blocks of LN2 tell each other.
     pub statistics: u64,
@@ -149,12 +149,12 @@ impl Workspace {
         let stages = take(rows);
         let x_copy = take(x_copy);
         let mut next = stages;
-        let [h, qkv, x1, f] = PER_ROW.map(|bytes| {
+        let [h, x1, f] = PER_ROW.map(|bytes| {
             let here = next;
             next += (bytes * self.rows) as u64;
             here
         });
-        Parts { alarms, packed, vectors, few, few_weights, exact, h, qkv, x1, f, statistics: next, x_copy }
+        Parts { alarms, packed, vectors, few, few_weights, exact, h, qkv: f, x1, f, statistics: next, x_copy }
     }
 }
 

@@ -13,7 +13,7 @@ use solve::cuda::hopper::plan::{
 };
 use solve::cuda::launch::Step;
 use solve::cuda::tensor_map::Maps;
-use solve::cuda::workspace::{Purpose, Workspace, packed, vectors};
+use solve::cuda::workspace::{Parts, Purpose, Workspace, packed, vectors};
 use solve::dims::{D, FFN, QKV};
 use solve::error::Error;
 use solve::options::Stream;
@@ -119,8 +119,10 @@ fn check(
     let x = Random::new(rows as u64).uniforms(rows * D);
     let (x_there, output) = (Memory::of(&x), Memory::poisoned(rows * D));
     let workspace = device.run(|| Workspace::new(device, rows, Purpose::Stateless)).expect("a workspace");
-    let parts = workspace.parts();
-    for (part, bytes) in [(parts.h, 2 * D), (parts.qkv, 2 * QKV), (parts.x1, 4 * D), (parts.f, 2 * FFN)] {
+    // f takes the place of qkv, unless that is kept for a look at it.
+    let qkv = Memory::poisoned(rows * QKV / 2);
+    let parts = Parts { qkv: qkv.at(), ..workspace.parts() };
+    for (part, bytes) in [(parts.h, 2 * D), (parts.x1, 4 * D), (parts.f, 2 * FFN)] {
         poison(part, bytes * rows);
     }
     poison(parts.packed, 2 * packed::LEN);
@@ -130,6 +132,7 @@ fn check(
     ran.expect("forward");
     let got_output = output.read();
     output.check_guards();
+    qkv.check_guards();
 
     let w = |p: Param| &host_weights[p.offset..p.offset + p.len];
     let matrix = |p: Param| rounded(w(p));

@@ -8,7 +8,7 @@ use crate::cuda::launch::Step;
 
 const QKV_TILES: [Tile; 2] = [Tile::new(64, 32, 103_688, 0), Tile::new(128, 64, 214_408, 0)];
 const FC_TILES: [Tile; 2] = [Tile::new(64, 32, 103_688, 0), Tile::new(128, 32, 214_296, 0)];
-const PROJ_TILES: [Tile; 2] = [Tile::split(64, 32, 4, 111_752, 0), Tile::split(128, 32, 4, 222_344, 0)];
+const PROJ_TILES: [Tile; 2] = [Tile::split(64, 64, 8, 120_952, 0), Tile::split(128, 32, 4, 208_008, 0)];
 
 /// The tiles that this product's kernel is compiled for.
 #[must_use]
