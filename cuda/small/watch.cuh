@@ -3,6 +3,7 @@
 #pragma once
 
 #include "common/watch_sm90a.cuh"
+#include "exact/wake_sm90a.cuh"
 #include "small/layout.cuh"
 
 namespace small {
@@ -53,6 +54,19 @@ struct Watch<true> {
     for (int m = 0; m < 4; ++m) seen[m] = Observation(), count[m] = 0;
   }
 };
+// At the end: the last CTA whose warps have reported wakes the exact kernel where that sleeps.
+__device__ __forceinline__ void last_to_watch(const Wake& wake, unsigned* alarms) {
+  if (wake.node == 0 || threadIdx.x < THREADS - 128) return;
+  asm volatile("bar.sync 1, 128;" ::: "memory");  // PTX ISA 9.0, 9.7.13.1: with the other warps that report
+  if (threadIdx.x != THREADS - 1) return;
+  unsigned* const watched = alarms + ALARMS_WATCHED;
+  unsigned before;
+  asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;" : "=r"(before) : "l"(watched) : "memory");  // 9.7.13.7
+  if (before + 1 != gridDim.x) return;
+  *watched = 0;
+  wake_if_needed(wake);
+}
+
 template <class W>
 using WatchOf = Watch<sizeof(typename W::Element) == 4>;
 

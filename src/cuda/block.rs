@@ -2,7 +2,7 @@
 
 use super::arch::Arch;
 use super::device::Device;
-use super::exact::Behind;
+use super::exact::{Behind, Sleep, Waker};
 use super::launch::Step;
 use super::tensor_map::Maps;
 use super::workspace::Parts;
@@ -152,10 +152,32 @@ pub fn forward(
             (steps, behind)
         }
     };
+    let exact = device.kernels.exact().forward(device.sms, shape, buffers, behind);
+    if behind == Behind::Chain
+        && let Some(last) = steps.last_mut()
+    {
+        last.arguments = last.arguments.clone().containing(&exact.arguments, &[0, 0]);
+    }
     if shape.guarded || shape.precision == SolvePrecision::Exact {
-        steps.push(device.kernels.exact().forward(device.sms, shape, buffers, behind));
+        steps.push(exact);
     }
     Ok(steps)
+}
+
+/// How the exact kernel sleeps in a graph that has so many steps, the last of which it is. None: it does not.
+#[must_use]
+pub fn sleep(device: &Device, shape: Shape, steps: usize) -> Option<Sleep> {
+    let Kernels::Hopper(kernels) = &device.kernels else { return None };
+    if shape.prepared || !shape.guarded || !device.nodes_wake {
+        return None;
+    }
+    // As soon as all alarms are raised, but for those of weights that the last product watches.
+    let waker = match shape.rows() {
+        rows if rows <= hopper::plan::FEW_ROWS => Waker::Predecessor,
+        rows if rows <= hopper::plan::DIRECT_ROWS => Waker::Beside(kernels.wake, steps - 3),
+        _ => Waker::Beside(kernels.wake, steps - 4),
+    };
+    Some(Sleep { blocks: device.sms as u32, waker })
 }
 
 /// The steps that bring the weights of `buffers` into its workspace.

@@ -1,7 +1,7 @@
 //! One GPU: its primary context (the one that the runtime API, PyTorch and cudarc share), its loaded kernels, and whether it is still alive.
 
-use std::ptr;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::{env, ptr};
 
 use cudarc::driver::sys;
 use sys::CUdevice_attribute_enum as Attribute;
@@ -21,6 +21,8 @@ pub struct Device {
     pub arch: Arch,
     /// Streaming multiprocessors, as the driver counts them.
     pub sms: usize,
+    /// Whether a kernel may enable a node of its graph.
+    pub nodes_wake: bool,
     /// The kernels of `arch`, loaded.
     pub kernels: Kernels,
     /// Who launches grids on it.
@@ -65,7 +67,9 @@ impl Device {
         drop(entered);
         let mps = attribute(number, Attribute::CU_DEVICE_ATTRIBUTE_MPS_ENABLED).is_ok_and(|enabled| enabled != 0);
         let (launchers, solver) = (Launchers::new(mps), Mutex::default());
-        Ok(Self { ordinal, arch, sms, kernels, launchers, solver, context, lost: OnceLock::new() })
+        // Not known of MPS. Under Nsight Compute such a node stays disabled, and under compute-sanitizer (both of CUDA 13.0) the launch fails.
+        let nodes_wake = !mps && env::var_os("NVIDIA_PROCESS_INJECTION_CRASH_REPORTING").is_none();
+        Ok(Self { ordinal, arch, sms, nodes_wake, kernels, launchers, solver, context, lost: OnceLock::new() })
     }
 
     /// What `solve()` keeps between calls; the lock makes one call's work contiguous in the stream.

@@ -1,6 +1,7 @@
 //! The exact kernel: the whole block at nearly fp32's accuracy in one resident launch, with the same arguments on every architecture. It is the call
 //! itself in precision exact. In the others it comes last and looks at the alarms: usually it ends at once, else it computes output again. Where the
-//! host knows that there are no alarms it does not come at all.
+//! host knows that there are no alarms it does not come at all, and in a graph of `solve()` on Hopper it sleeps until a warp beside the last products
+//! wakes it.
 
 use super::arch::Arch;
 use super::block::{Buffers, Shape};
@@ -63,6 +64,49 @@ pub enum Behind {
     Settled,
     /// A chain in whose last kernel so many warps raise them and count themselves when they have.
     Watching(u32),
+}
+
+/// How the exact kernel of a graph sleeps: as a node that is disabled, until a kernel of the graph has found alarms and enables it.
+#[derive(Clone, Copy)]
+pub struct Sleep {
+    /// Blocks of the exact kernel, which starts when the chain has ended.
+    pub blocks: u32,
+    /// Who wakes it.
+    pub waker: Waker,
+}
+
+/// What wakes a sleeping exact kernel.
+#[derive(Clone, Copy)]
+pub enum Waker {
+    /// The step before it, whose last parameter is a `Wake` (cuda/exact/wake_sm90a.cuh).
+    Predecessor,
+    /// This kernel, in a launch of its own behind the step of this number.
+    Beside(Function, usize),
+}
+
+impl Sleep {
+    /// The steps of a graph whose last step sleeps, without it and with what wakes it, which the device calls `node`; `awake` is the address of an int
+    /// that no other graph has.
+    pub fn replace(&self, steps: &mut Vec<Step>, node: u64, awake: u64) {
+        let Some(exact) = steps.pop() else { return };
+        match self.waker {
+            Waker::Predecessor => {
+                if let Some(last) = steps.last_mut() {
+                    last.arguments = last.arguments.clone().ending(&[node, awake]);
+                }
+            }
+            Waker::Beside(function, _) => steps.push(Step {
+                what: "launch of what wakes the exact block",
+                function,
+                grid: [1, 1, 1],
+                threads: 32,
+                shared: 0,
+                edge: Edge::Programmatic,
+                cooperative: false,
+                arguments: Arguments::new().containing(&exact.arguments, &[node, awake]),
+            }),
+        }
+    }
 }
 
 /// What a launch does, as `ExactArgs::phases` says it.

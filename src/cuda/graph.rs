@@ -8,8 +8,10 @@ use cudarc::driver::sys;
 use super::block::{self, Buffers, Shape};
 use super::device::Device;
 use super::driver::check;
+use super::exact::{Sleep, Waker};
 use super::launch::{Edge, Step, launch, raw};
 use super::tensor_map::Maps;
+use super::workspace::AWAKE;
 use crate::error::Error;
 use crate::options::Stream;
 
@@ -22,6 +24,8 @@ pub struct Graphs(Vec<Kept>);
 
 struct Kept {
     key: Key,
+    /// Below `KEPT`, and no other has it.
+    number: usize,
     buffers: Buffers,
     maps: Maps,
     /// None until the shape comes a second time: building one costs more than launching plainly.
@@ -65,7 +69,8 @@ impl Graphs {
         let key = Key { shape, aligned: buffers.weights.is_multiple_of(16), alone };
         let Some(place) = self.0.iter().position(|kept| kept.key == key) else {
             self.0.truncate(KEPT - 1);
-            self.0.insert(0, Kept { key, buffers: *buffers, maps: Maps::default(), graph: None });
+            let number = (0..KEPT).find(|&n| self.0.iter().all(|kept| kept.number != n)).unwrap_or(0);
+            self.0.insert(0, Kept { key, number, buffers: *buffers, maps: Maps::default(), graph: None });
             let steps = block::forward(device, shape, buffers, &mut self.0[0].maps, alone)?;
             // SAFETY: the caller's promise.
             return unsafe { run_steps(&steps, stream) };
@@ -75,7 +80,12 @@ impl Graphs {
         match &mut kept.graph {
             Some(_) if kept.buffers == *buffers => {}
             Some(graph) => graph.point_at(block::forward(device, shape, buffers, &mut kept.maps, alone)?)?,
-            None => kept.graph = Some(Graph::new(block::forward(device, shape, buffers, &mut kept.maps, alone)?)?),
+            None => {
+                let steps = block::forward(device, shape, buffers, &mut kept.maps, alone)?;
+                let sleep = block::sleep(device, shape, steps.len());
+                let awake = buffers.parts.alarms + AWAKE + 4 * kept.number as u64;
+                kept.graph = Some(Graph::new(steps, sleep.map(|sleep| (sleep, awake)), stream)?);
+            }
         }
         kept.buffers = *buffers;
         kept.graph.as_ref().map_or(Ok(()), |graph| graph.launch(stream))
@@ -107,10 +117,11 @@ pub unsafe fn run_steps(steps: &[Step], stream: Stream) -> Result<(), Error> {
     steps.iter().try_for_each(|step| unsafe { launch(step, stream) })
 }
 
-/// A chain of launches.
+/// A chain of launches, without an exact kernel that sleeps, and with what wakes it.
 struct Graph {
     steps: Vec<Step>,
     nodes: Vec<sys::CUgraphNode>,
+    sleeper: Option<Sleeper>,
     template: sys::CUgraph,
     exec: sys::CUgraphExec,
 }
@@ -118,26 +129,65 @@ struct Graph {
 // SAFETY: graphs are used by one thread at a time, under the lock of whoever owns the workspace.
 unsafe impl Send for Graph {}
 
+/// An exact kernel that sleeps. Its node is the device's to change.
+struct Sleeper {
+    sleep: Sleep,
+    node: sys::CUgraphNode,
+    /// The node's name on the device.
+    name: u64,
+    awake: u64,
+}
+
 impl Graph {
-    fn new(steps: Vec<Step>) -> Result<Self, Error> {
+    /// Of these steps. `sleep`: how the last of them sleeps, and an address for its own use.
+    fn new(mut steps: Vec<Step>, sleep: Option<(Sleep, u64)>, stream: Stream) -> Result<Self, Error> {
         let mut template = ptr::null_mut();
         // SAFETY: writes one graph.
         check("cuGraphCreate", unsafe { sys::cuGraphCreate(&mut template, 0) })?;
-        let mut graph = Self { steps, nodes: Vec::new(), template, exec: ptr::null_mut() };
-        for step in &graph.steps {
+        let mut graph = Self { steps: Vec::new(), nodes: Vec::new(), sleeper: None, template, exec: ptr::null_mut() };
+        if let (Some((sleep, awake)), Some(exact)) = (sleep, steps.last()) {
+            let node = add_node(template, &Step { grid: [sleep.blocks, 1, 1], ..exact.clone() })?;
+            let name = name_on_device(node)?;
+            sleep.replace(&mut steps, name, awake);
+            graph.sleeper = Some(Sleeper { sleep, node, name, awake });
+        }
+        for (number, step) in steps.iter().enumerate() {
             let node = add_node(template, step)?;
-            if let Some(&before) = graph.nodes.last() {
-                connect(template, before, node, step.edge)?;
+            let before = match graph.sleeper {
+                Some(Sleeper { sleep: Sleep { waker: Waker::Beside(_, before), .. }, .. })
+                    if number + 1 == steps.len() =>
+                {
+                    Some(before)
+                }
+                _ => number.checked_sub(1),
+            };
+            if let Some(before) = before {
+                connect(template, graph.nodes[before], node, step.edge)?;
             }
             graph.nodes.push(node);
         }
+        graph.steps = steps;
+        if let Some(sleeper) = &graph.sleeper {
+            for &before in graph.nodes.iter().rev().take(2) {
+                connect(template, before, sleeper.node, Edge::Full)?;
+            }
+        }
         // SAFETY: the graph was just built.
         check("cuGraphInstantiate", unsafe { sys::cuGraphInstantiateWithFlags(&mut graph.exec, template, 0) })?;
+        if let Some(sleeper) = &graph.sleeper {
+            // SAFETY: a node of this graph.
+            check("cuGraphNodeSetEnabled", unsafe { sys::cuGraphNodeSetEnabled(graph.exec, sleeper.node, 0) })?;
+            // What the device changes must be there before. SAFETY: an instantiated graph and the caller's live stream.
+            check("cuGraphUpload", unsafe { sys::cuGraphUpload(graph.exec, raw(stream)) })?;
+        }
         Ok(graph)
     }
 
     /// Gives each launch whose parameters changed its new ones. Launches already enqueued keep theirs.
-    fn point_at(&mut self, steps: Vec<Step>) -> Result<(), Error> {
+    fn point_at(&mut self, mut steps: Vec<Step>) -> Result<(), Error> {
+        if let Some(sleeper) = &self.sleeper {
+            sleeper.sleep.replace(&mut steps, sleeper.name, sleeper.awake);
+        }
         for ((old, new), &node) in self.steps.iter_mut().zip(steps).zip(&self.nodes) {
             if *old == new {
                 continue;
@@ -203,6 +253,21 @@ fn add_node(graph: sys::CUgraph, step: &Step) -> Result<sys::CUgraphNode, Error>
         check("cuGraphKernelNodeSetAttribute", unsafe { sys::cuGraphKernelNodeSetAttribute(node, attribute, &value) })?;
     }
     Ok(node)
+}
+
+/// Lets kernels of its graph enable the node, and give it parameters, by the handle that this returns.
+fn name_on_device(node: sys::CUgraphNode) -> Result<u64, Error> {
+    // SAFETY: an attribute's value is plain numbers.
+    let mut value: sys::CUkernelNodeAttrValue = unsafe { std::mem::zeroed() };
+    value.deviceUpdatableKernelNode.deviceUpdatable = 1;
+    let attribute = sys::CUlaunchAttributeID_enum::CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE;
+    // SAFETY: a kernel node of a graph that is being built.
+    check("cuGraphKernelNodeSetAttribute", unsafe { sys::cuGraphKernelNodeSetAttribute(node, attribute, &value) })?;
+    // SAFETY: the same node; writes one value.
+    let result = unsafe { sys::cuGraphKernelNodeGetAttribute(node, attribute, &mut value) };
+    check("cuGraphKernelNodeGetAttribute", result)?;
+    // SAFETY: this attribute's member of the union.
+    Ok(unsafe { value.deviceUpdatableKernelNode.devNode } as u64)
 }
 
 fn connect(graph: sys::CUgraph, before: sys::CUgraphNode, after: sys::CUgraphNode, edge: Edge) -> Result<(), Error> {

@@ -96,9 +96,9 @@ pub struct Step {
 }
 
 /// Most parameters that a kernel has.
-const MAX_PARAMETERS: usize = 10;
-/// Most bytes of them: the few-token kernel's four tensor maps and nine others.
-const MAX_BYTES: usize = 640;
+const MAX_PARAMETERS: usize = 11;
+/// Most bytes of them: the few-token kernel's four tensor maps and eleven others.
+const MAX_BYTES: usize = 768;
 
 /// The values of a kernel's parameters, each aligned for its type.
 #[derive(Clone, PartialEq)]
@@ -165,6 +165,28 @@ impl Arguments {
             self = self.append(&word.to_ne_bytes());
         }
         self.finish(start)
+    }
+
+    /// One parameter that is a struct of all of these and so many words.
+    #[must_use]
+    pub fn containing(mut self, others: &Self, words: &[u64]) -> Self {
+        let start = self.end.next_multiple_of(8);
+        self.end = start;
+        self = self.append(&others.memory.0[..others.end]);
+        for word in words {
+            self = self.append(&word.to_ne_bytes());
+        }
+        self.finish(start)
+    }
+
+    /// The same, but for their last words.
+    #[must_use]
+    pub fn ending(mut self, words: &[u64]) -> Self {
+        self.end -= 8 * words.len();
+        for word in words {
+            self = self.append(&word.to_ne_bytes());
+        }
+        self
     }
 
     fn append(mut self, bytes: &[u8]) -> Self {

@@ -42,6 +42,8 @@ pub mod vectors {
 
 /// Bytes of what alarms tell.
 pub const ALARMS_BYTES: usize = 256;
+/// Where behind the alarms one int for each of up to 16 graphs says whether its exact kernel is awake.
+pub const AWAKE: u64 = 192;
 /// Bytes of the counters that the exact kernel's memory begins with.
 const COUNTERS: usize = 256;
 /// Bytes of what Hopper's few-token kernel keeps, and of its form of prepared weights (cuda/small).

@@ -179,6 +179,31 @@ pub fn usual_after_unusual(arch: Arch) {
     }
 }
 
+/// Calls one behind the other, none waited for, with usual and unusual weights in any order and buffers in turn: each is computed again or not by its own
+/// weights, whatever the graph that it shares with those before and behind did for them.
+pub fn in_any_order(arch: Arch) {
+    const CALLS: usize = 60;
+    let weights = [&KINDS[0], &KINDS[1], &KINDS[3]].map(|kind| Memory::of(&weights_of(kind, 85)));
+    let mut random = Random::new(85);
+    for seq_len in SIZES {
+        let x = [1, 2].map(|seed| Random::new(seed).uniforms(seq_len * D));
+        let wanted = weights.each_ref().map(|weights| x.each_ref().map(|x| call(arch, x, weights, Auto)));
+        let x = x.map(|x| Memory::of(&x));
+        let outputs: Vec<Memory> = (0..CALLS).map(|_| Memory::poisoned(seq_len * D)).collect();
+        let picks: Vec<(usize, usize)> = outputs
+            .iter()
+            .map(|_| ((random.uniform().abs() * 3.0) as usize % 3, usize::from(random.uniform() > 0.0)))
+            .collect();
+        for (output, &(kind, x_of)) in outputs.iter().zip(&picks) {
+            let call = tokens(&x[x_of], output, 1, seq_len);
+            solve_in_place(device(arch), &call, &span(&weights[kind]), Auto).expect("solve");
+        }
+        for (time, (output, &(kind, x_of))) in outputs.iter().zip(&picks).enumerate() {
+            assert!(output.read() == wanted[kind][x_of], "call {time} of seq_len {seq_len}, weights {kind}, x {x_of}");
+        }
+    }
+}
+
 /// One unusual number is seen wherever it is, whichever kernel reads it, at every size.
 pub fn every_alarm(arch: Arch) {
     let host_weights = weights_of(&KINDS[0], 90);

@@ -23,6 +23,7 @@ pub struct Kernels {
     pub small: [[Function; FEW.len()]; 3],
     pub small_prepare: Function,
     pub exact: exact::Kernel,
+    pub wake: Function,
     /// Not a kernel: the GPU that they are loaded on.
     pub chip: Chip,
 }
@@ -41,6 +42,7 @@ impl Kernels {
             small: [[Function::NONE; FEW.len()]; 3],
             small_prepare: function(Kernel::FewPrepare)?,
             exact: exact::Kernel::load(&modules, Arch::Sm90a)?,
+            wake: modules.function("wake", 0)?,
             chip: Chip { sms, clusters: [sms / 2, sms / 4] },
         };
         for gemm in Gemm::ALL {
