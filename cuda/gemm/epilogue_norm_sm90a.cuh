@@ -29,7 +29,7 @@ struct NormEpilogue {
   static constexpr int STAGING = 4 * S::WARPGROUPS * BOXES * 2048;  // x1; h reuses it
   static constexpr int SHARED_BYTES = STAGING + 3 * S::N * 4;
   static constexpr int TILES = S::N_TILES;
-  static constexpr int AHEAD = 12;  // groups whose gamma and beta are fetched at once, before any store
+  static constexpr int AHEAD = GROUPS % 12 == 0 ? 12 : 8;  // groups whose gamma and beta are fetched at once, before any store
   static_assert(GROUPS % AHEAD == 0, "whole batches");
 
   const CUtensorMap *x1, *h;
@@ -134,18 +134,20 @@ struct NormEpilogue {
   // Of rows `row` and `row` + 8; the four lanes of a quad read a quarter of their statistics each.
   __device__ void combine(int row, float (&scale)[2], float (&shift)[2]) const {
     constexpr int PART = (TILES + 3) / 4;
-    static_assert(TILES % 4 == 0, "each lane of a quad has its part");
+    static_assert(TILES % PART == 0, "each lane of a quad has its part, or none");
+    const int first = threadIdx.x % 4 * PART;
+    const float mine = first < TILES ? 1.f : 0.f;
     float2 s[2][PART];
-    await_statistics(args.statistics + static_cast<size_t>(row) * TILES + threadIdx.x % 4 * PART, 8 * TILES, s);
+    await_statistics(args.statistics + static_cast<size_t>(row) * TILES + (first < TILES ? first : 0), 8 * TILES, s);
 #pragma unroll
     for (int u = 0; u < 2; u++) {
       float mean = 0.f, spread = 0.f;
 #pragma unroll
       for (int i = 0; i < PART; i++) mean += s[u][i].x;
-      mean = quad_sum(mean) * (1.f / TILES);
+      mean = quad_sum(mean * mine) * (1.f / TILES);
 #pragma unroll
       for (int i = 0; i < PART; i++) spread += fmaf(S::BN * (s[u][i].x - mean), s[u][i].x - mean, s[u][i].y);
-      scale[u] = rsqrtf(quad_sum(spread) * (1.f / S::N) + LN_EPS);
+      scale[u] = rsqrtf(quad_sum(spread * mine) * (1.f / S::N) + LN_EPS);
       shift[u] = -mean * scale[u];
     }
   }

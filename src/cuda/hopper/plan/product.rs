@@ -52,8 +52,12 @@ const QKV_TILES: [Tile; 5] = [
     Tile::new(128, 192, 223_368, 695),
     Tile::new(192, 192, 231_544, 1000),
 ];
-const ATTN_PROJ_TILES: [Tile; 3] =
-    [Tile::new(64, 96, 198_856, 490), Tile::new(128, 96, 202_904, 950), Tile::new(128, 192, 231_544, 1500)];
+const ATTN_PROJ_TILES: [Tile; 4] = [
+    Tile::new(64, 96, 198_856, 490),
+    Tile::new(64, 128, 215_224, 600),
+    Tile::new(128, 96, 202_904, 950),
+    Tile::new(128, 192, 231_544, 1500),
+];
 const FC_TILES: [Tile; 5] = [
     Tile::new(64, 64, 218_280, 240),
     Tile::new(64, 96, 210_136, 340),
