@@ -78,14 +78,14 @@ struct AttentionConsumer {
   __device__ __forceinline__ void issue_scores(uint32_t q, uint32_t k) {
     constexpr uint64_t K_MAJOR = wgmma_descriptor<128>(16, 1024);
     const uint64_t qd = wgmma_at(K_MAJOR, q), kd = wgmma_at(K_MAJOR, k);
-    constexpr int LO = 2 * IMAGE / 16;
+    constexpr int LO = 2 * IMAGE;
     wgmma_fence();
 #pragma unroll
-    for (int i = 0; i < 4; i++) Wgmma<KEYS>::ss<0>(s, qd + LO + 2 * i, kd + 2 * i, i != 0);
+    for (int i = 0; i < 4; i++) Wgmma<KEYS>::ss<0>(s, wgmma_further(qd, LO + 32 * i), wgmma_further(kd, 32 * i), i != 0);
 #pragma unroll
-    for (int i = 0; i < 4; i++) Wgmma<KEYS>::ss<0>(s, qd + 2 * i, kd + LO + 2 * i, 1);
+    for (int i = 0; i < 4; i++) Wgmma<KEYS>::ss<0>(s, wgmma_further(qd, 32 * i), wgmma_further(kd, LO + 32 * i), 1);
 #pragma unroll
-    for (int i = 0; i < 4; i++) Wgmma<KEYS>::ss<0>(s, qd + 2 * i, kd + 2 * i, 1);
+    for (int i = 0; i < 4; i++) Wgmma<KEYS>::ss<0>(s, wgmma_further(qd, 32 * i), wgmma_further(kd, 32 * i), 1);
     wgmma_commit();
   }
   // O = P V of this tile
@@ -150,7 +150,7 @@ __device__ __forceinline__ void attention(uint32_t shared, const ExactArgs& args
     if (thread_index() % 128 == 0) mbarrier_arrive(full(ring) + 8 * KV_SLOTS);
     next(ring);
   };
-  const int thread = thread_index(), warp = thread / 32, lane = thread % 32, group = warp / 4;
+  const int thread = thread_index(), warp = thread / 32, lane = thread % 32, group = uniform_group();
   const float c = 0.125f * 1.44269504089f * inverse_scale * inverse_scale;
   const int units = memory.rows / ROW_TILE * HEADS;
   for (int unit = crew.rank; unit < units; unit += crew.size) {

@@ -64,7 +64,7 @@ template <class F>
 __device__ __forceinline__ void multiply(float (&d)[F::BN / 2], Ring<F::SLOTS>& at, uint32_t shared, int k_blocks, int thread) {
   constexpr uint64_t A_FORM = wgmma_descriptor<128>(16, 1024), B_FORM = wgmma_descriptor<128>(IMAGE, 1024);
   const bool releases = thread % 128 == 0;
-  const uint32_t ring = shared + S_RING + thread / 128 * IMAGE;
+  const uint32_t ring = shared + S_RING + uniform_group() * IMAGE;
 #pragma unroll
   for (int i = 0; i < F::BN / 2; i++) d[i] = 0.f;  // else the compiler keeps its registers from the kernel's start
   // The two places before `stage`: nothing reads them any more.
@@ -85,16 +85,16 @@ __device__ __forceinline__ void multiply(float (&d)[F::BN / 2], Ring<F::SLOTS>& 
     mbarrier_wait_or_fault(shared + F::FULL + 8 * hi, hi_parity);
     wgmma_fence();
 #pragma unroll
-    for (int i = 0; i < 4; i++) Wgmma<F::BN>::template ss<1>(d, a_hi + 2 * i, b_hi + 128 * i, 1);
+    for (int i = 0; i < 4; i++) Wgmma<F::BN>::template ss<1>(d, wgmma_further(a_hi, 32 * i), wgmma_further(b_hi, 2048 * i), 1);
     wgmma_commit();
     wgmma_wait<1>();
     if (k > 0) release_before(hi);  // the k-block before
     mbarrier_wait_or_fault(shared + F::FULL + 8 * at.stage, at.parity);
     wgmma_fence();
 #pragma unroll
-    for (int i = 0; i < 4; i++) Wgmma<F::BN>::template ss<1>(d, a_lo + 2 * i, b_hi + 128 * i, 1);
+    for (int i = 0; i < 4; i++) Wgmma<F::BN>::template ss<1>(d, wgmma_further(a_lo, 32 * i), wgmma_further(b_hi, 2048 * i), 1);
 #pragma unroll
-    for (int i = 0; i < 4; i++) Wgmma<F::BN>::template ss<1>(d, a_hi + 2 * i, b_lo + 128 * i, 1);
+    for (int i = 0; i < 4; i++) Wgmma<F::BN>::template ss<1>(d, wgmma_further(a_hi, 32 * i), wgmma_further(b_lo, 2048 * i), 1);
     wgmma_commit();
     at.advance();
   } while (++k < k_blocks);

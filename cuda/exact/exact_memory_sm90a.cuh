@@ -40,6 +40,8 @@ __device__ __forceinline__ int thread_index() {
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));  // PTX ISA 9.0, 10
   return thread;
 }
+// The warpgroup, in a way that ptxas knows to be the same for all lanes (uniform_warp() of sync_sm90a.cuh)
+__device__ __forceinline__ int uniform_group() { return __shfl_sync(~0u, thread_index() / 128, 0); }
 template <class T>
 __device__ __forceinline__ T anew(T value) {
   if constexpr (sizeof(T) == 8)
