@@ -35,6 +35,7 @@ impl Buffers {
     #[must_use]
     pub fn new(x: u64, output: u64, weights: u64, shape: &Shape, parts: Parts) -> Self {
         let x_copy = if x == output && shape.guarded { parts.x_copy } else { 0 };
+        let parts = Parts { x1: if parts.x1 == 0 { output } else { parts.x1 }, ..parts };
         Self { x, output, weights, x_copy, rows: shape.rows(), seq_len: shape.seq_len, parts }
     }
 

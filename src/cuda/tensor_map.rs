@@ -133,13 +133,13 @@ impl TensorMap {
     }
 }
 
-/// The maps of one shape's launches. The driver takes most of a microsecond for each, and of all of them only those of the caller's weights
-/// change with the caller's pointers.
+/// The maps of one shape's launches. The driver takes most of a microsecond for each, and of all of them only that of the caller's output
+/// changes with the caller's pointers.
 #[derive(Default)]
 pub struct Maps(Vec<(View, TensorMap)>);
 
 /// Maps that are kept: more than any shape has.
-const KEPT: usize = 16;
+const KEPT: usize = 24;
 
 impl Maps {
     /// The map of this view.

@@ -48,8 +48,13 @@ pub const AWAKE: u64 = 192;
 const COUNTERS: usize = 256;
 /// Bytes of what Hopper's few-token kernel keeps, and of its form of prepared weights (cuda/small).
 const FEW: [usize; 2] = [5_310_464, 14_195_712];
-/// Bytes a row of h, x1, and of f, which takes the place of qkv: what is written where L2 already has lines pushes nothing out.
-const PER_ROW: [usize; 3] = [D * F16, D * F32, FFN * F16];
+
+/// Bytes a row of h, x1, and of f, which takes the place of qkv: what is written where L2 already has lines pushes nothing out. For the same reason x1 lies in
+/// the output where this has been measured.
+const fn per_row(arch: Arch) -> [usize; 3] {
+    [D * F16, if matches!(arch, Arch::Sm90a) { 0 } else { D * F32 }, FFN * F16]
+}
+
 /// Bytes of statistics a row, 24 words of 8: written for the rows of whole tiles.
 const STATISTICS: usize = 192;
 const TILE_ROWS: usize = 128;
@@ -76,7 +81,7 @@ pub struct Parts {
     pub h: u64,
     /// (rows, 3 D) half: Q | K | V
     pub qkv: u64,
-    /// (rows, D) float: the residual after attention
+    /// (rows, D) float: the residual after attention; 0 if it comes into the output, where proj adds to it in place
     pub x1: u64,
     /// (rows, FFN) half: GELU's output, where qkv was, which attention has read
     pub f: u64,
@@ -151,10 +156,10 @@ impl Workspace {
         let stages = take(rows);
         let x_copy = take(x_copy);
         let mut next = stages;
-        let [h, x1, f] = PER_ROW.map(|bytes| {
+        let [h, x1, f] = per_row(self.device.arch).map(|bytes| {
             let here = next;
             next += (bytes * self.rows) as u64;
-            here
+            if bytes == 0 { 0 } else { here }
         });
         Parts { alarms, packed, vectors, few, few_weights, exact, h, qkv: f, x1, f, statistics: next, x_copy }
     }
@@ -192,7 +197,7 @@ impl Sizes {
         }
         // A prepared block that never has more than a few rows needs its weights in one fast form only.
         let only_few = hopper && prepared && rows <= FEW_ROWS;
-        let stages = rows * PER_ROW.iter().sum::<usize>() + whole_tiles * STATISTICS;
+        let stages = rows * per_row(arch).iter().sum::<usize>() + whole_tiles * STATISTICS;
         Self {
             packed: if only_few { 0 } else { packed::LEN * F16 },
             vectors: vectors::LEN * F32,

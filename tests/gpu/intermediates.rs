@@ -119,10 +119,10 @@ fn check(
     let x = Random::new(rows as u64).uniforms(rows * D);
     let (x_there, output) = (Memory::of(&x), Memory::poisoned(rows * D));
     let workspace = device.run(|| Workspace::new(device, rows, Purpose::Stateless)).expect("a workspace");
-    // f takes the place of qkv, unless that is kept for a look at it.
-    let qkv = Memory::poisoned(rows * QKV / 2);
-    let parts = Parts { qkv: qkv.at(), ..workspace.parts() };
-    for (part, bytes) in [(parts.h, 2 * D), (parts.x1, 4 * D), (parts.f, 2 * FFN)] {
+    // f takes the place of qkv, and the output that of x1, unless these are kept for a look at them.
+    let (qkv, x1) = (Memory::poisoned(rows * QKV / 2), Memory::poisoned(rows * D));
+    let parts = Parts { qkv: qkv.at(), x1: x1.at(), ..workspace.parts() };
+    for (part, bytes) in [(parts.h, 2 * D), (parts.f, 2 * FFN)] {
         poison(part, bytes * rows);
     }
     poison(parts.packed, 2 * packed::LEN);
@@ -133,6 +133,7 @@ fn check(
     let got_output = output.read();
     output.check_guards();
     qkv.check_guards();
+    x1.check_guards();
 
     let w = |p: Param| &host_weights[p.offset..p.offset + p.len];
     let matrix = |p: Param| rounded(w(p));
