@@ -172,10 +172,10 @@ pub fn sleep(device: &Device, shape: Shape, steps: usize) -> Option<Sleep> {
     if shape.prepared || !shape.guarded || !device.nodes_wake {
         return None;
     }
-    // As soon as all alarms are raised, but for those of weights that the last product watches.
+    // As soon as all alarms are raised, or while the last product raises them.
     let waker = match shape.rows() {
         rows if rows <= hopper::plan::FEW_ROWS => Waker::Predecessor,
-        rows if rows <= hopper::plan::DIRECT_ROWS => Waker::Beside(kernels.wake, steps - 3),
+        rows if rows <= hopper::plan::DIRECT_ROWS => Waker::Beside(kernels.wake, steps - 2),
         _ => Waker::Beside(kernels.wake, steps - 4),
     };
     Some(Sleep { blocks: device.sms as u32, waker })
