@@ -9,10 +9,23 @@ __device__ __forceinline__ void prefetch_tensor_map(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
+// 9.7.9.17 createpolicy: what is read so leaves L2 first
+__device__ __forceinline__ uint64_t evict_first_policy() {
+  uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
 // 9.7.9.27.1.2 cp.async.bulk.tensor, global to shared
 __device__ __forceinline__ void tma_load_2d(uint32_t to, const CUtensorMap* map, int x, int y, uint32_t barrier) {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to),
                "l"(map), "r"(x), "r"(y), "r"(barrier)
+               : "memory");
+}
+// The same for what nobody reads after this kernel: it leaves L2 first
+__device__ __forceinline__ void tma_load_2d_once(uint32_t to, const CUtensorMap* map, int x, int y, uint32_t barrier, uint64_t policy) {
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
+               "l"(map), "r"(x), "r"(y), "r"(barrier), "l"(policy)
                : "memory");
 }
 __device__ __forceinline__ void tma_load_3d(uint32_t to, const CUtensorMap* map, int x, int y, int z, uint32_t barrier) {
@@ -47,12 +60,7 @@ __device__ __forceinline__ void bulk_load(uint32_t to, const void* from, uint32_
                : "memory");
 }
 
-// The same for data that is read once: it leaves L2 first (9.7.9.17 createpolicy)
-__device__ __forceinline__ uint64_t evict_first_policy() {
-  uint64_t policy;
-  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-  return policy;
-}
+// The same for data that is read once
 __device__ __forceinline__ void bulk_load_once(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier, uint64_t policy) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(to), "l"(from),
                "r"(bytes), "r"(barrier), "l"(policy)

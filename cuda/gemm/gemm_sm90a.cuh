@@ -17,6 +17,7 @@
 #include "common/sync_sm90a.cuh"
 #include "common/tma_sm90a.cuh"
 #include "common/wgmma_sm90a.cuh"
+#include "dims.h"
 
 template <int BM_, int BN_, int N_, int K_, int STAGES_, int SPLITS_ = 1>
 struct GemmShape {
@@ -62,6 +63,8 @@ struct GemmProducer {
     const int k = (k_first + k_block) * S::DEPTH, row = tile / S::N_TILES * S::BM;
     if (S::DEPTH == 128)
       tma_load_3d(to, a, 0, row, k / 64, full + 8 * stage);
+    else if (S::K == FFN)
+      tma_load_2d_once(to, a, k, row, full + 8 * stage, evict_first_policy());  // f has no other reader
     else
       tma_load_2d(to, a, k, row, full + 8 * stage);
   }
