@@ -1,7 +1,7 @@
 /* The first kernel of the chain: h(rows, 768) fp16 = LayerNorm(x; gamma1, beta1), packed fp16 = part of the weights, vectors = the small parameters,
    statistics = EMPTY (rows x tiles words, through which the blocks of the attention projection speak).
 
-   grid: ceil(rows / 8) LayerNorm blocks, last - first cast blocks (one chunk each), 12 blocks for the rest; 256 threads, no shared memory.
+   grid: ceil(rows / 8) LayerNorm blocks, last - first cast blocks (one chunk each), 10 blocks for the rest; 256 threads.
    Limiter: device memory at 1024 rows (7.1 MB of W_qkv, 3.1 MB of x, all requested at once), the launch itself for few rows.
    Everything later in the chain may read inputs and write its own outputs as soon as it starts, because this kernel lets its successors start only after
    its own predecessor has ended. */
@@ -28,35 +28,31 @@ __device__ __forceinline__ float4 load_once_4(const float* p, uint64_t policy) {
   return v;
 }
 
-// The six small parameters in the order of `vectors`
-__device__ __forceinline__ float small_parameter(const float* weights, int i) {
-  if (i < QKV) return weights[B_QKV + i];
-  if (i < QKV + 3 * D) return weights[B_ATTN + i - QKV];  // b_attn, gamma2, beta2 lie together
-  if (i < QKV + 3 * D + FFN) return weights[B_FC + i - QKV - 3 * D];
-  return weights[B_PROJ + i - QKV - 3 * D - FFN];
-}
-constexpr int VECTORS = QKV + 4 * D + FFN;
-static_assert(VECTORS + 2 * D <= 12 * 1024, "twelve blocks look at them");
+constexpr int VECTORS = QKV + 4 * D + FFN, WATCHED = VECTORS + 2 * D;  // behind `vectors` gamma1 and beta1
+constexpr int VECTOR_BLOCKS = 10;  // few: the product behind reads its weights early where there is no block of this kernel in the way
+static_assert(VECTOR_BLOCKS * 1024 >= WATCHED && BETA1 == GAMMA1 + D);
 
-// By the index in `vectors`, behind which stand gamma1 and beta1. Residual biases cannot overflow anything.
+// The place in the weights by the index in `vectors`
+__device__ __forceinline__ int small_parameter(int i) {
+  return i < QKV               ? B_QKV + i
+         : i < QKV + 3 * D     ? B_ATTN + i - QKV  // b_attn, gamma2, beta2 lie together
+         : i < VECTORS - D     ? B_FC + i - QKV - 3 * D
+         : i < VECTORS         ? B_PROJ + i - (VECTORS - D)
+                               : GAMMA1 + i - VECTORS;
+}
+
+// By the same index. Residual biases cannot overflow anything.
 __device__ __forceinline__ void watch_vector(unsigned* alarms, int i, float v) {
-  v = fabsf(v);
-  if (i < QKV) return raise(alarms, ALARM_B_QKV, v, USUAL_BIAS);
-  i -= QKV + D;
-  if (i < 0) return;
-  if (i < D) return raise(alarms, ALARM_GAMMA2, v, USUAL_GAMMA);
-  if (i < 2 * D) return raise(alarms, ALARM_BETA2, v, USUAL_BETA);
-  i -= 2 * D;
-  if (i < FFN) return raise(alarms, ALARM_B_FC, v, USUAL_BIAS);
-  i -= FFN + D;
-  if (i < 0) return;
-  raise(alarms, i < D ? ALARM_GAMMA1 : ALARM_BETA1, v, i < D ? USUAL_GAMMA : USUAL_BETA);
-}
-
-// One row, by a warp
-__device__ __forceinline__ void copy_row(const float* from, float* to) {
-#pragma unroll
-  for (int i = 4 * (threadIdx.x % 32); i < D; i += 128) *reinterpret_cast<float4*>(to + i) = *reinterpret_cast<const float4*>(from + i);
+  static_assert(USUAL_BETA == USUAL_BIAS);
+  const bool gamma1 = i >= VECTORS && i < VECTORS + D, gamma2 = i >= QKV + D && i < QKV + 2 * D;
+  const bool residual = (i >= QKV && i < QKV + D) || (i >= VECTORS - D && i < VECTORS);
+  const int alarm = i < QKV             ? ALARM_B_QKV
+                    : gamma2            ? ALARM_GAMMA2
+                    : i < QKV + 3 * D   ? ALARM_BETA2
+                    : i < VECTORS - D   ? ALARM_B_FC
+                    : gamma1            ? ALARM_GAMMA1
+                                        : ALARM_BETA1;
+  if (!residual) raise(alarms, alarm, fabsf(v), gamma1 || gamma2 ? USUAL_GAMMA : USUAL_BIAS);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 5) cast_layernorm(const CastLayernormArgs args) {
@@ -84,21 +80,31 @@ extern "C" __global__ void __launch_bounds__(256, 5) cast_layernorm(const CastLa
   }
   block -= chunks;
   if (block < norm_blocks) {
-    const int row = block * 8 + threadIdx.x / 32;
-    if (row >= args.rows) return;
-    if (threadIdx.x % 32 < args.tiles) args.statistics[static_cast<size_t>(row) * args.tiles + threadIdx.x % 32] = EMPTY;
-    layernorm_row(args.x + static_cast<size_t>(row) * D, args.cast.weights + GAMMA1, args.cast.weights + BETA1, aligned, args.h + static_cast<size_t>(row) * D);
-    if (args.x_copy != nullptr) copy_row(args.x + static_cast<size_t>(row) * D, args.x_copy + static_cast<size_t>(row) * D);
+    __shared__ float4 affine[2 * D / 4];
+    const size_t row = min(block * 8 + static_cast<int>(threadIdx.x / 32), args.rows - 1);  // the last one by all warps that are left over
+    LayernormRow one;
+    one.load(args.x + row * D);
+    fetch_affine(smem_address(affine), args.cast.weights + GAMMA1, aligned);
+    if (threadIdx.x % 32 < args.tiles) args.statistics[row * args.tiles + threadIdx.x % 32] = EMPTY;
+    if (args.x_copy != nullptr) one.store(args.x_copy + row * D);
+    one.normalise();
+    copy_async_wait();
+    __syncthreads();
+    one.store_scaled(smem_address(affine), args.h + row * D);
     return;
   }
   block -= norm_blocks;
   if (block == 0 && threadIdx.x == 0 && args.cast.alarms != nullptr) args.cast.alarms[ALARMS_WATCHED] = 0;
+  float v[4];
 #pragma unroll
   for (int u = 0; u < 4; u++) {
     const int i = block * 1024 + 256 * u + threadIdx.x;
-    if (i >= VECTORS + 2 * D) break;
-    const float v = i < VECTORS ? small_parameter(args.cast.weights, i) : args.cast.weights[GAMMA1 + i - VECTORS];
-    if (i < VECTORS) args.vectors[i] = v;
-    if (args.cast.alarms != nullptr) watch_vector(args.cast.alarms, i, v);
+    v[u] = i < WATCHED ? args.cast.weights[small_parameter(i)] : 0.f;
+  }
+#pragma unroll
+  for (int u = 0; u < 4; u++) {
+    const int i = block * 1024 + 256 * u + threadIdx.x;
+    if (i < VECTORS) args.vectors[i] = v[u];
+    if (i < WATCHED && args.cast.alarms != nullptr) watch_vector(args.cast.alarms, i, v[u]);
   }
 }

@@ -1,7 +1,11 @@
-/* LayerNorm of one row of 768 by one warp, in registers: mean, then the biased variance about it, then (x - mean) rstd gamma + beta as fp16. */
+/* LayerNorm of rows of 768, a warp each, in registers: mean, then the biased variance about it, then (x - mean) rstd gamma + beta as fp16.
+   gamma and beta come through shared memory, once a block and asked for together with x. In registers beside x they would not fit, and the compiler fetches them
+   two by two behind the sums, each time waiting for L2. */
 #pragma once
 #include <cuda_fp16.h>
+#include "common/copy_sm90a.cuh"
 #include "common/fragment_sm90a.cuh"
+#include "common/mbarrier_sm90a.cuh"
 #include "dims.h"
 
 __device__ __forceinline__ float warp_sum(float v) {
@@ -10,35 +14,56 @@ __device__ __forceinline__ float warp_sum(float v) {
   return v;
 }
 
-__device__ __forceinline__ float4 load_4(const float* p, bool aligned) {
-  return aligned ? __ldg(reinterpret_cast<const float4*>(p)) : make_float4(__ldg(p), __ldg(p + 1), __ldg(p + 2), __ldg(p + 3));
-}
+struct LayernormRow {
+  static constexpr int PIECES = D / 128;
+  float4 v[PIECES];
 
-// x and h are aligned; gamma and beta only if `aligned`
-__device__ __forceinline__ void layernorm_row(const float* x, const float* gamma, const float* beta, bool aligned, __half* h) {
-  constexpr int PIECES = D / 128;
-  const int lane = threadIdx.x % 32;
-  float4 v[PIECES], g[PIECES], b[PIECES];
+  // `x` is aligned
+  __device__ __forceinline__ void load(const float* x) {
 #pragma unroll
-  for (int i = 0; i < PIECES; i++) v[i] = __ldg(reinterpret_cast<const float4*>(x) + 32 * i + lane);
-#pragma unroll
-  for (int i = 0; i < PIECES; i++) {
-    g[i] = load_4(gamma + 128 * i + 4 * lane, aligned);
-    b[i] = load_4(beta + 128 * i + 4 * lane, aligned);
+    for (int i = 0; i < PIECES; i++) v[i] = __ldg(reinterpret_cast<const float4*>(x) + 32 * i + threadIdx.x % 32);
   }
-  float sum = 0.f, squares = 0.f;
+
+  __device__ __forceinline__ void store(float* to) const {
 #pragma unroll
-  for (int i = 0; i < PIECES; i++) sum += v[i].x + v[i].y + v[i].z + v[i].w;
-  const float mean = warp_sum(sum) * (1.f / D);
-#pragma unroll
-  for (int i = 0; i < PIECES; i++) {
-    v[i] = make_float4(v[i].x - mean, v[i].y - mean, v[i].z - mean, v[i].w - mean);
-    squares += v[i].x * v[i].x + v[i].y * v[i].y + v[i].z * v[i].z + v[i].w * v[i].w;
+    for (int i = 0; i < PIECES; i++) reinterpret_cast<float4*>(to)[32 * i + threadIdx.x % 32] = v[i];
   }
-  const float rstd = rsqrtf(warp_sum(squares) * (1.f / D) + LN_EPS);
+
+  __device__ __forceinline__ void normalise() {
+    float sum = 0.f, squares = 0.f;
 #pragma unroll
-  for (int i = 0; i < PIECES; i++)
-    *(reinterpret_cast<uint2*>(h) + 32 * i + lane) =
-        make_uint2(pack_half2(fmaf(v[i].x * rstd, g[i].x, b[i].x), fmaf(v[i].y * rstd, g[i].y, b[i].y)),
-                   pack_half2(fmaf(v[i].z * rstd, g[i].z, b[i].z), fmaf(v[i].w * rstd, g[i].w, b[i].w)));
+    for (int i = 0; i < PIECES; i++) sum += v[i].x + v[i].y + v[i].z + v[i].w;
+    const float mean = warp_sum(sum) * (1.f / D);
+#pragma unroll
+    for (int i = 0; i < PIECES; i++) {
+      v[i] = make_float4(v[i].x - mean, v[i].y - mean, v[i].z - mean, v[i].w - mean);
+      squares += v[i].x * v[i].x + v[i].y * v[i].y + v[i].z * v[i].z + v[i].w * v[i].w;
+    }
+    const float rstd = rsqrtf(warp_sum(squares) * (1.f / D) + LN_EPS);
+#pragma unroll
+    for (int i = 0; i < PIECES; i++) v[i] = make_float4(v[i].x * rstd, v[i].y * rstd, v[i].z * rstd, v[i].w * rstd);
+  }
+
+  // `affine`: gamma and beta, in shared memory
+  __device__ __forceinline__ void store_scaled(uint32_t affine, __half* h) const {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < PIECES; i++) {
+      const float4 g = load_shared_4(affine + 512 * i + 16 * lane), b = load_shared_4(affine + 4 * D + 512 * i + 16 * lane);
+      *(reinterpret_cast<uint2*>(h) + 32 * i + lane) = make_uint2(pack_half2(fmaf(v[i].x, g.x, b.x), fmaf(v[i].y, g.y, b.y)),
+                                                                  pack_half2(fmaf(v[i].z, g.z, b.z), fmaf(v[i].w, g.w, b.w)));
+    }
+  }
+};
+
+// gamma and beta, which lie behind each other, into shared memory, by a block of 256 threads
+__device__ __forceinline__ void fetch_affine(uint32_t to, const float* from, bool aligned) {
+  if (aligned) {
+    static_assert(2 * D / 4 == 256 + 128);
+    copy_async_16(to + 16 * threadIdx.x, from + 4 * threadIdx.x);
+    if (threadIdx.x < 128) copy_async_16(to + 16 * (threadIdx.x + 256), from + 4 * (threadIdx.x + 256));
+  } else {
+#pragma unroll 1
+    for (int i = threadIdx.x; i < 2 * D; i += 256) copy_async_4(to + 4 * i, from + i);
+  }
 }

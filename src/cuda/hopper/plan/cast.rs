@@ -18,7 +18,7 @@ pub const CHUNKS_ATTN: u32 = (D * D / 4096) as u32;
 /// The chunks of W_proj.
 const CHUNKS_PROJ: u32 = (D * FFN / 4096) as u32;
 /// Blocks of the first kernel that copy the small parameters.
-const VECTOR_BLOCKS: usize = 12;
+const VECTOR_BLOCKS: usize = 10;
 
 /// No chunks.
 pub(super) const NOTHING: Range<u32> = CHUNKS..CHUNKS;
