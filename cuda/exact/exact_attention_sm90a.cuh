@@ -3,7 +3,7 @@
    A unit is 128 rows of one head, whichever sequences they belong to; keys come in tiles of 128 rows likewise, taken in
    two steps of 64 (128 at once leave too few registers for the exponentials to overlap). A row sees the keys of its own
    sequence (and, if causal, up to itself). So sequences need no alignment, and many short ones cost what their rows cost.
-   A warpgroup has 64 rows. Taking turns at issuing products, as the fast attention does, loses 20 % here. Each step's P V
+   A warpgroup has 64 rows; the two take turns at issuing products. Each step's P V
    starts from zero and is added to the output in fp32: the tensor cores cut sums off.
    Units block, block + blocks, ..: heads fastest; if causal the longest rows first. Shared memory: Q and a ring of five
    tiles of K and V by turns, 32 KB each. Limiter: 768 clocks of wgmma for 64 rows x 64 keys, and the exponentials. */
@@ -21,6 +21,9 @@ constexpr int S_Q = S_RING, S_KV = S_Q + TILE_BYTES;
 static_assert(S_KV + KV_SLOTS * TILE_BYTES <= S_RING + RING_BYTES, "fits");
 constexpr int P_EXPONENT = 13;  // probabilities are at most 2^13 times as large as they should be: fp16 holds them well
 
+// Where the sequence of a row begins. Without a division where there is one sequence: such code is run once.
+__device__ __forceinline__ int sequence_begin(const ExactArgs& args, int row) { return args.seq_len >= args.rows ? 0 : row / args.seq_len * args.seq_len; }
+
 struct AttentionUnit {
   int head, row, first_tile, tiles;
 
@@ -30,8 +33,8 @@ struct AttentionUnit {
     if (args.causal) tile = memory.rows / ROW_TILE - 1 - tile;
     row = tile * ROW_TILE;
     const int last = min(row + ROW_TILE, args.rows) - 1;
-    const int end = args.causal ? last + 1 : last / args.seq_len * args.seq_len + args.seq_len;
-    first_tile = row / args.seq_len * args.seq_len / ROW_TILE;
+    const int end = args.causal ? last + 1 : sequence_begin(args, last) + args.seq_len;
+    first_tile = sequence_begin(args, row) / ROW_TILE;
     tiles = (end - 1) / ROW_TILE + 1 - first_tile;
   }
 };
@@ -103,6 +106,21 @@ struct AttentionConsumer {
     wgmma_commit();
   }
 
+  // Both, product by product: of products that follow each other in one sum, each waits for the one before.
+  __device__ __forceinline__ void issue_both(uint32_t q, uint32_t k, uint32_t v) {
+    constexpr uint64_t K_MAJOR = wgmma_descriptor<128>(16, 1024), N_MAJOR = wgmma_descriptor<128>(IMAGE, 1024);
+    const uint64_t qd = wgmma_at(K_MAJOR, q), kd = wgmma_at(K_MAJOR, k), vd = wgmma_at(N_MAJOR, v);
+    constexpr int LO = 2 * IMAGE;
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < 12; i++) {
+      const int j = i % 4;
+      Wgmma<KEYS>::ss<0>(s, wgmma_further(qd, (i < 4 ? LO : 0) + 32 * j), wgmma_further(kd, (i / 4 == 1 ? LO : 0) + 32 * j), i != 0);
+      Wgmma<64>::rs<1>(o, i < 4 ? p_lo[j] : p[j], wgmma_further(vd, (i / 4 == 1 ? LO : 0) + 2048 * j), i != 0);
+    }
+    wgmma_commit();
+  }
+
   // Keys that a row does not see get no weight: those outside of [begin, end), counted from this thread's first one.
   __device__ __forceinline__ void mask(const int (&begin)[2], const int (&end)[2]) {
 #pragma unroll
@@ -114,12 +132,22 @@ struct AttentionConsumer {
 
   // Scores become p hi and lo. `c`: from scores to exponents of 2. Returns by what the output so far must be multiplied.
   __device__ __forceinline__ void probabilities(float c, float (&rescale)[2]) {
-    float m[2] = {highest[0], highest[1]};
-#pragma unroll
-    for (int i = 0; i < KEYS / 2; i++) m[i >> 1 & 1] = fmaxf(m[i >> 1 & 1], s[i]);
+    float m[2];
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-      m[r] = quad_max(m[r]);
+      // As a tree: a chain of 16 would be waited for.
+      float t[KEYS / 4];
+#pragma unroll
+      for (int i = 0; i < KEYS / 4; i++) t[i] = s[i / 2 * 4 + r * 2 + i % 2];
+#pragma unroll
+      for (int n = KEYS / 8; n; n /= 2)
+#pragma unroll
+        for (int i = 0; i < KEYS / 8; i++)
+          if (i < n) t[i] = fmaxf(t[i], t[i + n]);
+      m[r] = quad_max(fmaxf(highest[r], t[0]));
+    }
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
       rescale[r] = highest[r] == -INFINITY ? 0.f : exp2_approx((highest[r] - m[r]) * c);
       highest[r] = m[r];
       sum[r] *= rescale[r];
@@ -138,8 +166,10 @@ struct AttentionConsumer {
   }
 };
 
-/* `inverse_scale` of Q, K and V. The result has V's scale. */
-__device__ __forceinline__ void attention(uint32_t shared, const ExactArgs& args, float inverse_scale) {
+/* `inverse_scale` of Q, K and V. The result has V's scale. enter() returns when Q, K and V are there; meanwhile the first unit is begun on whatever lies in
+   shared memory, as far as the probabilities: instructions that run for the first time come from far away, and these are the same. */
+template <class Enter>
+__device__ __forceinline__ void attention(uint32_t shared, const ExactArgs& args, float inverse_scale, Enter enter) {
   const Memory memory(args);
   Ring<1> q_ring;
   KvRing k, v;  // K and V take places by turns
@@ -153,13 +183,15 @@ __device__ __forceinline__ void attention(uint32_t shared, const ExactArgs& args
   const int thread = thread_index(), warp = thread / 32, lane = thread % 32, group = uniform_group();
   const float c = 0.125f * 1.44269504089f * inverse_scale * inverse_scale;
   const int units = memory.rows / ROW_TILE * HEADS;
-  for (int unit = crew.rank; unit < units; unit += crew.size) {
+  int unit = crew.rank;
+#pragma unroll 1
+  for (int dry = anew(1); dry || unit < units;) {
     const AttentionUnit u(args, memory, unit);
     const int first_row = u.row + 64 * group;
     // The keys that all rows of this warpgroup see, and those of this thread's two rows.
-    const int n = args.seq_len, bottom = args.rows - 1;
-    const auto begins = [&](int row) { return min(row, bottom) / n * n; };
-    const auto ends = [&](int row) { return args.causal ? min(row, bottom) + 1 : min(row, bottom) / n * n + n; };
+    const int bottom = args.rows - 1;
+    const auto begins = [&](int row) { return sequence_begin(args, min(row, bottom)); };
+    const auto ends = [&](int row) { return args.causal ? min(row, bottom) + 1 : begins(row) + args.seq_len; };
     const int all_begin = begins(first_row + 63), all_end = ends(first_row);
 
     AttentionConsumer x;
@@ -170,14 +202,17 @@ __device__ __forceinline__ void attention(uint32_t shared, const ExactArgs& args
 #pragma unroll
     for (int r = 0; r < 2; r++) x.highest[r] = -INFINITY, x.sum[r] = 0.f;
     const uint32_t q = shared + S_Q + group * IMAGE;
-    mbarrier_wait_or_fault(shared + BAR_Q, q_ring.parity);
-    q_ring.advance();
-    mbarrier_wait_or_fault(full(k), k.parity);
+    if (!dry) {
+      mbarrier_wait_or_fault(shared + BAR_Q, q_ring.parity);
+      q_ring.advance();
+      mbarrier_wait_or_fault(full(k), k.parity);
+    }
     x.issue_scores(q, shared + S_KV + k.stage * TILE_BYTES);
     wgmma_wait<0>();
+    if (!dry && group == 1) named_barrier_arrive(TURN_BARRIER, CONSUMERS);
     const int key_end = (u.first_tile + u.tiles) * ROW_TILE;
 #pragma unroll 1
-    for (int key = u.first_tile * ROW_TILE, half = 0;; key += KEYS, half ^= 1) {
+    for (int key = dry ? key_end - KEYS : u.first_tile * ROW_TILE, half = 0;; key += KEYS, half ^= 1) {
       if (key < all_begin || key + KEYS > all_end) {
         const int lane = thread_index() % 32, row = first_row + warp % 4 * 16 + lane / 4, left = key + lane % 4 * 2;
         const int begin[2] = {begins(row) - left, begins(row + 8) - left}, end[2] = {ends(row) - left, ends(row + 8) - left};
@@ -185,20 +220,30 @@ __device__ __forceinline__ void attention(uint32_t shared, const ExactArgs& args
       }
       float rescale[2];
       x.probabilities(c, rescale);
+      if (dry) break;
       const bool more = key + KEYS < key_end;
       if (more) {
         if (half) mbarrier_wait_or_fault(full(k), k.parity);
-        x.issue_scores(q, shared + S_KV + k.stage * TILE_BYTES + (half ^ 1) * IMAGE);
+        if (!half) mbarrier_wait_or_fault(full(v), v.parity);
+        named_barrier_sync(TURN_BARRIER + group, CONSUMERS);
+        x.issue_both(q, shared + S_KV + k.stage * TILE_BYTES + (half ^ 1) * IMAGE, shared + S_KV + v.stage * TILE_BYTES + half * IMAGE);
+      } else {
+        named_barrier_sync(TURN_BARRIER + group, CONSUMERS);
+        if (!half) mbarrier_wait_or_fault(full(v), v.parity);
+        x.issue_output(shared + S_KV + v.stage * TILE_BYTES + half * IMAGE);
       }
-      if (!half) mbarrier_wait_or_fault(full(v), v.parity);
-      x.issue_output(shared + S_KV + v.stage * TILE_BYTES + half * IMAGE);
-      wgmma_wait<1>();
-      if (!half) release(k);  // its second half was just multiplied
+      if (more || group == 0) named_barrier_arrive(TURN_BARRIER + 1 - group, CONSUMERS);
       wgmma_wait<0>();
+      if (!half) release(k);  // its second half was just multiplied
       if (half) release(v);
 #pragma unroll
       for (int j = 0; j < 32; j++) x.total[j] = fmaf(x.total[j], rescale[j >> 1 & 1], x.o[j]);
       if (!more) break;
+    }
+    if (dry) {
+      enter();
+      dry = anew(0);
+      continue;
     }
     if (thread_index() % 128 == 0) mbarrier_arrive(shared + BAR_Q + 8);
     const float share[2] = {1.f / quad_sum(x.sum[0]), 1.f / quad_sum(x.sum[1])};
@@ -207,6 +252,7 @@ __device__ __forceinline__ void attention(uint32_t shared, const ExactArgs& args
 #pragma unroll
       for (int j = 0; j < 4; j++) v[j] = x.total[4 * i + j] * share[j >> 1];
     });
+    unit += crew.size;
   }
 }
 

@@ -140,11 +140,15 @@ struct ToImages {
   unsigned char* out;
   int half;
 };
-template <class F>
-__device__ __forceinline__ void product_to_images(Ring<F::SLOTS>& at, uint32_t shared, int n, const ToImages& to, int rows) {
+// enter() returns when the operands are there. What can be known before is found before: instructions that run for the first time come from far away.
+template <class F, class Enter>
+__device__ __forceinline__ void product_to_images(Ring<F::SLOTS>& at, uint32_t shared, int n, const ToImages& to, int rows, Enter enter) {
   const int thread = thread_index(), warp = thread / 32, lane = thread % 32;
-  for (Units<F> units(rows, n, D / 64, 1); units.more(); units.advance()) {
-    const int column = units.column(), row = units.row() + warp / 4 * 64;
+  Units<F> units(rows, n, D / 64, 1);
+  int column = anew(units.column()), row = anew(units.row() + warp / 4 * 64);
+  enter();
+#pragma unroll 1
+  while (units.more()) {
     ColumnVectors<F::BN> vectors(thread);
     vectors.fetch(to.inverses + column, to.biases + column);
     float d[F::BN / 2];
@@ -168,26 +172,36 @@ __device__ __forceinline__ void product_to_images(Ring<F::SLOTS>& at, uint32_t s
 #pragma unroll
       for (int j = 0; j < F::BN / 2 - 32; j++) d[j] = d[j + 32];
     }
+    units.advance();
+    if (!units.more()) break;
+    column = units.column(), row = units.row() + warp / 4 * 64;
   }
 }
+
+// Where a unit of W_attn or W_proj lies.
+template <class F>
+struct Spot {
+  int part, row, column;
+  __device__ __forceinline__ explicit Spot(const Units<F>& units) : part(anew(units.part())), row(anew(units.row())), column(anew(units.column())) {}
+};
 
 // sum = A B without the scales of B, fp32, for a unit of W_attn or, if `proj`, of W_proj. `turn` is the caller's, 0 at first.
 template <class F>
 __device__ __forceinline__ void multiply_unit(float (&sum)[F::BN / 2], int& turn, Ring<F::SLOTS>& at, uint32_t shared, const ExactArgs& args, bool proj,
-                                              const Units<F>& units) {
+                                              int k_blocks, const Spot<F>& spot) {
   constexpr int CHUNK_BLOCKS = CHUNK / 64;
 #pragma unroll
   for (int i = 0; i < F::BN / 2; i++) sum[i] = 0.f;
 #pragma unroll 1
-  for (int k = 0; k < units.k_blocks; k += CHUNK_BLOCKS, turn ^= 1) {
+  for (int k = 0; k < k_blocks; k += CHUNK_BLOCKS, turn ^= 1) {
     // What undoes the scales of these columns in this part of K, in one of two places by turns
-    const int chunk = (units.part() * units.k_blocks + k) / CHUNK_BLOCKS;
+    const int chunk = (spot.part * k_blocks + k) / CHUNK_BLOCKS;
     const auto inverses = [&](int thread) { return shared + S_VECTORS + (thread / 128 * 2 + turn) * (GROUP * 4); };
     if (const int thread = thread_index(); thread % 128 < F::BN / 4)
       copy_async_16(inverses(thread) + thread % 128 * 16,
-                    Memory(args).vectors() + (proj ? V_INVERSE_PROJ : V_INVERSE_ATTN) + chunk * D + units.column() + thread % 128 * 4);
+                    Memory(args).vectors() + (proj ? V_INVERSE_PROJ : V_INVERSE_ATTN) + chunk * D + spot.column + thread % 128 * 4);
     float d[F::BN / 2];
-    multiply<F>(d, at, shared, min(CHUNK_BLOCKS, units.k_blocks), thread_index());
+    multiply<F>(d, at, shared, min(CHUNK_BLOCKS, k_blocks), thread_index());
     const int thread = thread_index();
     copy_async_wait();
     named_barrier_sync(GROUP_BARRIER + thread / 128, 128);
@@ -200,20 +214,28 @@ __device__ __forceinline__ void multiply_unit(float (&sum)[F::BN / 2], int& turn
   }
 }
 
-// partial(splits, rows, D) = A B / scales, fp32, each split its part of K: of W_attn or, if `proj`, of W_proj.
-template <class F>
-__device__ __forceinline__ void product_to_parts(Ring<F::SLOTS>& at, uint32_t shared, const ExactArgs& args, bool proj, int splits, float a_inverse) {
+// partial(splits, rows, D) = A B / scales, fp32, each split its part of K: of W_attn or, if `proj`, of W_proj. enter() as above.
+template <class F, class Enter>
+__device__ __forceinline__ void product_to_parts(Ring<F::SLOTS>& at, uint32_t shared, const ExactArgs& args, bool proj, int splits, float a_inverse,
+                                                 Enter enter) {
   int turn = 0;
-  for (Units<F> units(padded_rows(args), D, proj ? FFN / 64 : D / 64, splits); units.more(); units.advance()) {
+  Units<F> units(padded_rows(args), D, proj ? FFN / 64 : D / 64, splits);
+  Spot<F> spot(units);
+  enter();
+#pragma unroll 1
+  while (units.more()) {
     float sum[F::BN / 2];
-    multiply_unit<F>(sum, turn, at, shared, args, proj, units);
-    const int thread = thread_index(), row = units.row() + thread / 32 * 16 + thread % 32 / 4;
-    float* to = Memory(args).partial() + (static_cast<size_t>(units.part()) * padded_rows(args) + row) * D + units.column() + thread % 4 * 2;
+    multiply_unit<F>(sum, turn, at, shared, args, proj, units.k_blocks, spot);
+    const int thread = thread_index(), row = spot.row + thread / 32 * 16 + thread % 32 / 4;
+    float* to = Memory(args).partial() + (static_cast<size_t>(spot.part) * padded_rows(args) + row) * D + spot.column + thread % 4 * 2;
 #pragma unroll
     for (int i = 0; i < F::BN / 8; i++)
 #pragma unroll
       for (int r = 0; r < 2; r++)
         __stcg(reinterpret_cast<float2*>(to + 8 * i + 8 * r * D), make_float2(sum[4 * i + 2 * r] * a_inverse, sum[4 * i + 2 * r + 1] * a_inverse));
+    units.advance();
+    if (!units.more()) break;
+    spot = Spot<F>(units);
   }
 }
 

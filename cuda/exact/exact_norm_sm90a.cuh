@@ -62,7 +62,7 @@ struct Norm {
   __device__ __forceinline__ float scale() const { return scale_for(norm_bound(gamma.largest(), beta.largest())); }
 
   // Row `row` of the images at h
-  __device__ __forceinline__ void write(Row& x, unsigned char* h, int row, float scale) const {
+  __device__ __forceinline__ void write(Row& x, unsigned char* h, int row, float scale, int dry = 0) const {
     float4(&v)[PIECES] = x.v;
     float sum = 0.f, squares = 0.f;
 #pragma unroll
@@ -78,8 +78,9 @@ struct Norm {
 #pragma unroll
     for (int i = 0; i < PIECES; i++) {
       const float4 g = gamma.v[i], b = beta.v[i];
-      store(to, i, split(fmaf(v[i].x * rstd, g.x, b.x) * scale, fmaf(v[i].y * rstd, g.y, b.y) * scale),
-            split(fmaf(v[i].z * rstd, g.z, b.z) * scale, fmaf(v[i].w * rstd, g.w, b.w) * scale));
+      const Split left = split(fmaf(v[i].x * rstd, g.x, b.x) * scale, fmaf(v[i].y * rstd, g.y, b.y) * scale),
+                  right = split(fmaf(v[i].z * rstd, g.z, b.z) * scale, fmaf(v[i].w * rstd, g.w, b.w) * scale);
+      if (!dry) store(to, i, left, right);
     }
   }
   // Rows past the end are zeros: whatever the products make of them stays finite.
@@ -105,6 +106,21 @@ __device__ __forceinline__ void each_row(int rows, int warp, Work work) {
 #pragma unroll 1
   for (int top = crew.rank; top < rows; top += crew.size * WARPS)
     if (top + warp * crew.size < rows) work(top + warp * crew.size);
+}
+// The same; while enter() would wait, the first row is done once with nothing stored, so that the instructions are there: work(row, dry).
+template <class Enter, class Work>
+__device__ __forceinline__ void each_row(int rows, int warp, Enter enter, Work work) {
+  int top = crew.rank;
+#pragma unroll 1
+  for (int dry = anew(1); dry || top < rows;) {
+    if (top + warp * crew.size < rows) work(top + warp * crew.size, dry);
+    if (dry) {
+      enter();
+      dry = anew(0);
+    } else {
+      top += crew.size * WARPS;
+    }
+  }
 }
 
 // h = LN1(x). meanwhile() is called when the first loads have left.
@@ -145,7 +161,7 @@ struct Sums {
     if (row < rows) next.fetch(residual + static_cast<size_t>(row) * D, lane);
   }
 
-  __device__ __forceinline__ Row of(int row, const float* bias, const float* partial, size_t split_step, int splits) {
+  __device__ __forceinline__ Row of(int row, const float* bias, const float* partial, size_t split_step, int splits, int dry) {
     partial += static_cast<size_t>(row) * D;
     Row sum;
     sum.fetch(bias, lane);
@@ -160,28 +176,29 @@ struct Sums {
         if (s + i < splits) sum.add_row(part[i]);
     }
     sum.add_row(next);
-    prefetch(row + crew.size * WARPS);
+    if (!dry) prefetch(row + crew.size * WARPS);
     return sum;
   }
 };
 
 // x1 = x + attention W_attn + b_attn, h = LN2(x1). enter() waits until attention W_attn is there.
 template <class Enter>
-__device__ __forceinline__ void second_norm(const ExactArgs& args, int splits, Enter enter) {
+__device__ __forceinline__ void second_norm(const ExactArgs& args, int splits, float scale, Enter enter) {
   const Memory memory(args);
   const float* vectors = memory.vectors();
   Sums<2> sums(args.x, args.rows);
   const Norm norm(vectors + V_GAMMA2, vectors + V_BETA2, true, sums.lane);
-  const float scale = norm.scale();
-  enter();
-  each_row(memory.rows, sums.warp, [&](int row) {
-    if (row >= args.rows) return norm.write_zeros(memory.h(), row);
-    Row x1 = sums.of(row, vectors + V_B_ATTN, memory.partial(), static_cast<size_t>(memory.rows) * D, splits);
+  each_row(memory.rows, sums.warp, enter, [&](int row, int dry) {
+    if (row >= args.rows) {
+      if (!dry) norm.write_zeros(memory.h(), row);
+      return;
+    }
+    Row x1 = sums.of(row, vectors + V_B_ATTN, memory.partial(), static_cast<size_t>(memory.rows) * D, splits, dry);
     float* to = memory.x1() + static_cast<size_t>(row) * D + 4 * sums.lane;
 #pragma unroll
     for (int i = 0; i < PIECES; i++)
-      __stcg(reinterpret_cast<float4*>(to + 128 * i), x1.v[i]);
-    norm.write(x1, memory.h(), row, scale);
+      if (!dry) __stcg(reinterpret_cast<float4*>(to + 128 * i), x1.v[i]);
+    norm.write(x1, memory.h(), row, scale, dry);
   });
 }
 
@@ -190,13 +207,12 @@ template <class Enter>
 __device__ __forceinline__ void finish_rows(const ExactArgs& args, int splits, Enter enter) {
   const Memory memory(args);
   Sums<4> sums(memory.x1(), args.rows);
-  enter();
-  each_row(args.rows, sums.warp, [&](int row) {
-    const Row sum = sums.of(row, memory.vectors() + V_B_PROJ, memory.partial(), static_cast<size_t>(memory.rows) * D, splits);
+  each_row(args.rows, sums.warp, enter, [&](int row, int dry) {
+    const Row sum = sums.of(row, memory.vectors() + V_B_PROJ, memory.partial(), static_cast<size_t>(memory.rows) * D, splits, dry);
     float* to = args.output + static_cast<size_t>(row) * D + 4 * sums.lane;
 #pragma unroll
     for (int i = 0; i < PIECES; i++)
-      *reinterpret_cast<float4*>(to + 128 * i) = sum.v[i];
+      if (!dry) *reinterpret_cast<float4*>(to + 128 * i) = sum.v[i];
   });
 }
 
@@ -205,16 +221,16 @@ __device__ __forceinline__ void finish_rows(const ExactArgs& args, int splits, E
 struct Scales {
   float norm, product;
 
-  // By SCALE_WARPS warps, `thread` counted among theirs.
-  template <int N>
-  static __device__ __forceinline__ void find(uint32_t shared, const float* gamma, const float* beta, const float* inverses,
-                                              const float* biases, int half, int thread) {
+  // By SCALE_WARPS warps, `thread` counted among theirs; `n` scales and biases.
+  static __device__ __forceinline__ void find(uint32_t shared, const float* gamma, const float* beta, const float* inverses, const float* biases, int n,
+                                              int half, int thread) {
     const uint32_t to = shared + S_SCALES + (half * SCALE_WARPS + thread / 32) * 16;
-    const float mine[4] = {largest<D>(gamma, thread), largest<D>(beta, thread), largest<N>(inverses, thread), largest<N>(biases, thread)};
-    if (thread % 32) return;
-#pragma unroll
-    for (int i = 0; i < 4; i++) store_shared_word(to + 4 * i, __float_as_uint(mine[i]));
-    mbarrier_arrive(shared + BAR_SCALES);
+#pragma unroll 1
+    for (int i = 0; i < 4; i++) {  // one piece of code for all: it is run once
+      const float m = largest(i == 0 ? gamma : i == 1 ? beta : i == 2 ? inverses : biases, i < 2 ? D : n, thread);
+      if (thread % 32 == 0) store_shared_word(to + 4 * i, __float_as_uint(m));
+    }
+    if (thread % 32 == 0) mbarrier_arrive(shared + BAR_SCALES);
   }
   // By whoever needs them.
   static __device__ __forceinline__ Scales found(uint32_t shared, int half) {
@@ -229,13 +245,12 @@ struct Scales {
   }
 
  private:
-  template <int N>
-  static __device__ __forceinline__ float largest(const float* p, int thread) {
-    constexpr int EACH = N / (SCALE_WARPS * 32 * 4);
-    static_assert(N % (SCALE_WARPS * 32 * 4) == 0, "the same number for every thread");
+  static __device__ __forceinline__ float largest(const float* p, int n, int thread) {
+    constexpr int STEP = SCALE_WARPS * 32 * 4;
+    static_assert(D % STEP == 0 && QKV % STEP == 0 && FFN % STEP == 0, "the same number for every thread");
     float m = 0.f;
 #pragma unroll 2
-    for (int i = 0; i < EACH; i++) m = fmaxf(m, magnitude(load_4(p + (i * SCALE_WARPS * 32 + thread) * 4)));
+    for (int i = thread * 4; i < n; i += STEP) m = fmaxf(m, magnitude(load_4(p + i)));
     return warp_max(m);
   }
 };

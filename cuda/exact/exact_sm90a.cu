@@ -122,11 +122,12 @@ struct Supplier {
         narrow = place;
     }
   }
-  template <int N>
-  __device__ __forceinline__ void find_scales(int gamma, int beta, int inverse, int bias, int half) const {
+  __device__ __forceinline__ void find_scales(int half) const {
     const int thread = thread_index() - CONSUMERS - 32;
-    const float* v = Memory(args).vectors();
-    if (thread >= 0) Scales::find<N>(gate.shared, v + gamma, v + beta, v + inverse, v + bias, half, thread);
+    const float *v = Memory(args).vectors(), *norm = v + (half ? V_GAMMA2 : V_GAMMA1);
+    static_assert(V_BETA1 - V_GAMMA1 == D && V_BETA2 - V_GAMMA2 == D, "beta behind gamma");
+    if (thread < 0) return;
+    Scales::find(gate.shared, norm, norm + D, v + (half ? V_INVERSE_FC : V_INVERSE_QKV), v + (half ? V_B_FC : V_B_QKV), half ? FFN : QKV, half, thread);
   }
 };
 
@@ -136,22 +137,25 @@ __device__ __forceinline__ void supply(const ExactArgs& args, uint32_t shared) {
   for (int matrix = MATRIX_QKV; matrix <= MATRIX_PROJ; matrix++) {
     supplier.feed_product(matrix);
     if (matrix == MATRIX_FC) continue;
-    if (matrix == MATRIX_QKV) supplier.find_scales<QKV>(V_GAMMA1, V_BETA1, V_INVERSE_QKV, V_B_QKV, 0);
+    if (matrix == MATRIX_QKV) supplier.find_scales(0);
     supplier.pass();
     if (matrix != MATRIX_QKV) continue;
     if (supplier.feeds) feed_attention(shared, args);
-    supplier.find_scales<FFN>(V_GAMMA2, V_BETA2, V_INVERSE_FC, V_B_FC, 1);
+    supplier.find_scales(1);
   }
 }
 
 __device__ __forceinline__ void consume(const ExactArgs& args, uint32_t shared, float* reduce) {
   Gate gate{shared};
   Rings rings;
+  int early = SLABS, first_other = 0, others = 0;  // of Slabs
   {
     const bool cast = args.phases & EXACT_CAST;
-    const int early = Slabs(args).early;
     first_norm(args, [&] {
-      if (cast && crew.rank < early) fetch_slab(args, crew.rank, shared + S_RING);
+      if (!cast) return;
+      const Slabs slabs(args);
+      early = slabs.early, first_other = slabs.first, others = slabs.others;
+      if (crew.rank < early) fetch_slab(args, crew.rank, shared + S_RING);
     });
     if (cast) {
       copy_vectors<false>(args);
@@ -161,50 +165,42 @@ __device__ __forceinline__ void consume(const ExactArgs& args, uint32_t shared, 
 #pragma unroll
   for (int half = 0; half < 2; half++) {  // the attention half and the feed-forward half
     gate.leave(true);
-    gate.enter();
+    const auto enter = [&] { gate.enter(); };
     {
       const Memory memory(args);
       const float* v = memory.vectors();
       const ToImages to{v + (half ? V_INVERSE_FC : V_INVERSE_QKV), v + (half ? V_B_FC : V_B_QKV), memory.wide(), half};
       if ((half ? cut_of<MATRIX_FC>(args) : cut_of<MATRIX_QKV>(args)).wide) {
-        product_to_images<Wide>(rings.wide, shared, half ? FFN : QKV, to, memory.rows);
+        product_to_images<Wide>(rings.wide, shared, half ? FFN : QKV, to, memory.rows, enter);
       } else {
-        product_to_images<Narrow>(rings.narrow, shared, half ? FFN : QKV, to, memory.rows);
+        product_to_images<Narrow>(rings.narrow, shared, half ? FFN : QKV, to, memory.rows, enter);
       }
-      const Slabs slabs(args);  // those beside QKV
-      if (half == 0 && args.phases & EXACT_CAST && slabs.early < SLABS && crew.rank >= slabs.first) {
-        const int slab = slabs.early + crew.rank - slabs.first;
+      if (half == 0 && early < SLABS && crew.rank >= first_other) {  // slabs beside QKV
+        const int slab = early + crew.rank - first_other;
         named_barrier_sync(CONSUMER_BARRIER, CONSUMERS);  // both warpgroups are done with the ring
         if (slab < SLABS) fetch_slab(args, slab, shared + S_RING);
-        split_slabs<false>(args, shared, reduce, slab, slabs.others, SLABS);
+        split_slabs<false>(args, shared, reduce, slab, others, SLABS);
       }
     }
     const float a_inverse = inverse(Scales::found(shared, half).product);
     gate.leave(true);
-    gate.enter();
     if (half == 0) {
-      attention(shared, args, a_inverse);
+      attention(shared, args, a_inverse, enter);
       gate.leave(true);
-      gate.enter();
     }
     const Cut cut = half ? cut_of<MATRIX_PROJ>(args) : cut_of<MATRIX_ATTN>(args);
     // No block has two of these units. (A launch with fewer blocks adds the same numbers in the same order.)
     if (half && cut.wide && cut.splits == QUARTERS && padded_rows(args) / ROW_TILE * (D / GROUP) * QUARTERS <= crew.size) {
-      product_to_output(rings.wide, shared, args, a_inverse, [&](auto meanwhile) {
-        gate.leave(false);
-        meanwhile();
-        gate.enter();
-      });
+      product_to_output(rings.wide, shared, args, a_inverse, enter, [&] { gate.leave(false); });
       break;
     }
     if (cut.wide)
-      product_to_parts<Wide>(rings.wide, shared, args, half != 0, cut.splits, a_inverse);
+      product_to_parts<Wide>(rings.wide, shared, args, half != 0, cut.splits, a_inverse, enter);
     else
-      product_to_parts<Narrow>(rings.narrow, shared, args, half != 0, cut.splits, a_inverse);
+      product_to_parts<Narrow>(rings.narrow, shared, args, half != 0, cut.splits, a_inverse, enter);
     gate.leave(false);
-    const auto enter = [&] { gate.enter(); };
     if (half == 0)
-      second_norm(args, cut.splits, enter);
+      second_norm(args, cut.splits, Scales::found(shared, 1).norm, enter);
     else
       finish_rows(args, cut.splits, enter);
   }
