@@ -90,9 +90,10 @@ __device__ __forceinline__ void attention_cluster_block(const CUtensorMap* qkv, 
     registers_decrease<T::PRODUCER_REGISTERS>();
     const int caster = warp - 4 * T::CONSUMERS - 1;
     if (producer) {
+      const AttentionProducer<T> loads(qkv, smem, args.seq_len);
       pdl_wait();
       pdl_launch();
-      AttentionProducer<T>(qkv, smem, args.seq_len).run();
+      loads.run();
     } else if (caster >= 0 && caster < T::CAST_WARPS) {
       cast_beside(args.cast, smem.cast(caster), smem.cast_full(caster), caster * gridDim.x + blockIdx.x, T::CAST_WARPS * gridDim.x);
     }

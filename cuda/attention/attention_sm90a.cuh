@@ -32,9 +32,10 @@ __device__ __forceinline__ void attention_block(const CUtensorMap* qkv, const CU
   if (warp >= 4 * T::CONSUMERS) {
     registers_decrease<T::PRODUCER_REGISTERS>();
     if (producer) {
+      const AttentionProducer<T> loads(qkv, smem, seq_len);
       pdl_wait();
       pdl_launch();  // only now: the projection behind may then rely on all weights that were cast before attention
-      AttentionProducer<T>(qkv, smem, seq_len).run();
+      loads.run();
     }
   } else {
     registers_increase<T::CONSUMER_REGISTERS>();

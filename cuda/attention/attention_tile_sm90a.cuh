@@ -128,7 +128,6 @@ __device__ __forceinline__ void attention_init(const AttentionSmem<T>& smem, int
 
 template <int ROWS>
 __device__ __forceinline__ void load_rows(uint32_t to, const CUtensorMap* qkv, int column, int row, int sequence, uint32_t barrier) {
-  mbarrier_expect(barrier, ROWS * 128);
 #pragma unroll
   for (int r = 0; r < ROWS; r += ATTENTION_BOX) tma_load_3d(to + r * 128, qkv, column, row + r, sequence, barrier);
 }
@@ -138,44 +137,47 @@ template <class T>
 struct AttentionProducer {
   const CUtensorMap* qkv;
   const AttentionSmem<T>& smem;
-  const AttentionWork work;  // of the first row group
+  AttentionWork work[T::ROW_GROUPS];
 
-  __device__ __forceinline__ AttentionProducer(const CUtensorMap* qkv, const AttentionSmem<T>& smem, int seq_len)
-      : qkv(qkv), smem(smem), work(attention_work<T>(seq_len, 0)) {}
+  // All that needs no data, so that between the end of QKV and the first copies there is nothing else
+  __device__ __forceinline__ AttentionProducer(const CUtensorMap* qkv, const AttentionSmem<T>& smem, int seq_len) : qkv(qkv), smem(smem) {
+#pragma unroll
+    for (int g = 0; g < T::ROW_GROUPS; g++) {
+      work[g] = attention_work<T>(seq_len, g);
+      mbarrier_expect(smem.q_full(g), 64 * 128);
+      if (g < streams()) mbarrier_expect(smem.k_full(g), T::KV_BYTES);
+    }
+  }
 
-  __device__ __forceinline__ void load_q(int group) const {
-    const AttentionWork mine = attention_work<T>(work.seq_len, group);
-    load_rows<64>(smem.q() + group * 8192, qkv, mine.head * HEAD_DIM, mine.row, mine.sequence, smem.q_full(group));
+  __device__ __forceinline__ int streams() const { return T::BLOCKS > 1 ? work[0].streams : 1; }
+  __device__ __forceinline__ void load_q(int g) const {
+    load_rows<64>(smem.q() + g * 8192, qkv, work[g].head * HEAD_DIM, work[g].row, work[g].sequence, smem.q_full(g));
   }
   __device__ __forceinline__ void load_keys(uint32_t to, int matrix, int tile, int stream, uint32_t barrier) const {
-    int head = work.head + stream, sequence = work.sequence;
+    int head = work[0].head + stream, sequence = work[0].sequence;
     if (T::BLOCKS > 1 && head >= HEADS) head -= HEADS, sequence++;
     load_rows<T::KEYS>(to, qkv, matrix * D + head * HEAD_DIM, tile * T::KEYS, sequence, barrier);
   }
   __device__ __forceinline__ void load_k(int stage, int tile, int stream) const { load_keys(smem.k(stage), 1, tile, stream, smem.k_full(stage)); }
-  __device__ __forceinline__ void load_v(int stage, int tile, int stream) const { load_keys(smem.v(stage), 2, tile, stream, smem.v_full(stage)); }
+  __device__ __forceinline__ void load_v(int stage, int tile, int stream) const {
+    mbarrier_expect(smem.v_full(stage), T::KV_BYTES);
+    load_keys(smem.v(stage), 2, tile, stream, smem.v_full(stage));
+  }
 
   __device__ __forceinline__ void run() const {
-    const int last = work.tiles - 1, streams = T::BLOCKS > 1 ? work.streams : 1;
-    load_q(0);
-    if (T::BLOCKS > 1) {  // what the first products want, in their order
-      load_k(0, last, 0);
+    const int last = work[0].tiles - 1;
 #pragma unroll
-      for (int g = 1; g < T::ROW_GROUPS; g++) {
-        load_q(g);
-        if (g < streams) load_k(g, last, g);
-      }
+    for (int g = 0; g < T::ROW_GROUPS; g++) {  // what the first products want, in their order
+      load_q(g);
+      if (g < streams()) load_k(g, last, g);
     }
     Ring<T::STAGES> ring;
-    for (int tile = last; tile >= (T::BLOCKS > 1 ? work.first : 0); tile--)
-      for (int stream = 0; stream < streams; stream++, ring.advance()) {
-        if (T::BLOCKS == 1 || tile < last) {
+    for (int tile = last; tile >= (T::BLOCKS > 1 ? work[0].first : 0); tile--)
+      for (int stream = 0; stream < streams(); stream++, ring.advance()) {
+        if (tile < last) {
           mbarrier_wait_or_fault(smem.empty(ring.stage), ring.parity ^ 1);
+          mbarrier_expect(smem.k_full(ring.stage), T::KV_BYTES);
           load_k(ring.stage, tile, stream);
-        }
-        if (T::BLOCKS == 1 && T::ROW_GROUPS > 1 && tile == last) {
-#pragma unroll
-          for (int g = 1; g < T::ROW_GROUPS; g++) load_q(g);
         }
         load_v(ring.stage, tile, stream);
       }
