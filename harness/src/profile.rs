@@ -39,20 +39,18 @@ pub fn run(args: &Run) -> Result<Reason, Failure> {
 }
 
 fn print(name: &str, seq: usize, kernels: &[Kernel], rates: &Rates) {
-    let (total, end) = (kernels.iter().map(|k| k.us).sum::<f64>(), kernels.last().map_or(0.0, |k| k.start_us + k.us));
+    let adds = added(kernels.iter().map(|k| (k.start_us, k.us)));
+    let (total, end) = (kernels.iter().map(|k| k.us).sum::<f64>(), adds.iter().sum::<f64>());
     println!("\n{name}, seq {seq}: {} kernels, {total:.1} us in them, {end:.1} us from first to last", kernels.len());
     println!("A kernel that starts early waits inside its own time: `adds` is what the call takes longer for it.");
     println!(
         "{:>8} {:>8} {:>8} {:>8}  {:<16} {:>6} {:>5} {:>8}  kernel",
         "start", "us", "adds", "floor", "grid", "block", "regs", "shared"
     );
-    let mut ended = 0.0;
-    for k in kernels {
+    for (k, adds) in kernels.iter().zip(adds) {
         let floor = floor_us(&k.name, seq, rates).map_or("-".into(), |f| format!("{f:.2}"));
         let [x, y, z] = k.grid;
         let block = k.block[0] * k.block[1] * k.block[2];
-        let adds = k.start_us + k.us - ended;
-        ended += adds;
         println!(
             "{:>8.2} {:>8.2} {adds:>8.2} {floor:>8}  {:<16} {block:>6} {:>5} {:>8}  {}",
             k.start_us,
@@ -63,6 +61,17 @@ fn print(name: &str, seq: usize, kernels: &[Kernel], rates: &Rates) {
             k.name
         );
     }
+}
+
+/// By how much the call ends later for each kernel, of starts and durations: nothing for one that runs beside others and ends before them.
+fn added(kernels: impl Iterator<Item = (f64, f64)>) -> Vec<f64> {
+    let mut ended = 0.0;
+    let adds = |(start, us): (f64, f64)| {
+        let before = ended;
+        ended = (start + us).max(before);
+        ended - before
+    };
+    kernels.map(adds).collect()
 }
 
 /// What the work that a kernel's name speaks of takes at least, in us: operations or bytes at the machine's rates.
@@ -83,4 +92,15 @@ fn floor_us(kernel: &str, seq: usize, rates: &Rates) -> Option<f64> {
         ("small", 4.0 * WEIGHTS as f64 / rates.bytes),
     ];
     stages.iter().find(|(stage, _)| kernel.contains(stage)).map(|(_, seconds)| seconds * 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_beside_others_adds_nothing() {
+        let kernels = [(0.0, 6.0), (4.0, 10.0), (5.0, 2.0), (12.0, 8.0)];
+        assert_eq!(added(kernels.into_iter()), [6.0, 8.0, 0.0, 6.0]);
+    }
 }
