@@ -8,6 +8,7 @@ use std::process::Command;
 use libtest_mimic::{Arguments, Completion, Trial};
 use solve::cuda::arch::Arch;
 use solve::cuda::exact;
+use solve::cuda::hopper::plan::{ATTENTION, ATTENTION_PROJ, Chip, Gemm, Launch, attention_forms, direct, product};
 use solve::cuda::portable::plan::{TILES, cast};
 use solve::cuda::workspace::{packed, vectors};
 use solve::dims;
@@ -15,8 +16,13 @@ use solve::weights::{PARAMS, WEIGHTS_LEN};
 
 fn main() -> std::process::ExitCode {
     type Test = (&'static str, fn(&Path));
-    let tests: [Test; 3] =
-        [("sizes_and_offsets", sizes_and_offsets), ("gemm_tiles", gemm_tiles), ("exact_forms", exact_forms)];
+    let tests: [Test; 5] = [
+        ("sizes_and_offsets", sizes_and_offsets),
+        ("gemm_tiles", gemm_tiles),
+        ("hopper_tiles", hopper_tiles),
+        ("hopper_attention", hopper_attention),
+        ("exact_forms", exact_forms),
+    ];
     let trials = tests.map(|(name, test)| {
         Trial::ignorable_test(name, move || {
             let Some(nvcc) = nvcc() else { return Ok(Completion::ignored_with("skipped: no nvcc")) };
@@ -104,6 +110,87 @@ fn gemm_tiles(nvcc: &Path) {
         }
         check(nvcc, &format!("gemm_tiles_{name}"), &includes, &equal);
     }
+}
+
+/// A file of cuda/ that makes kernels by a macro: its includes, and the arguments of each use.
+fn instances(file: &str, uses: &str) -> (String, Vec<Vec<String>>) {
+    let text = fs::read_to_string(root().join("cuda").join(file)).expect("a source in cuda/");
+    let includes = text.lines().filter(|line| line.starts_with("#include")).map(|line| format!("{line}\n")).collect();
+    let arguments = |line: &str| line.split(", ").map(str::to_owned).collect();
+    let used = |line: &str| Some(arguments(line.strip_prefix(uses)?.strip_prefix('(')?.strip_suffix(')')?));
+    (includes, text.lines().filter_map(used).collect())
+}
+
+/// Shared memory and threads of every Hopper product, in the plan's order of tiles.
+fn hopper_tiles(nvcc: &Path) {
+    let chip = Chip { sms: 132, clusters: [66, 32] };
+    for gemm in Gemm::ALL {
+        let (name, epilogue) = match gemm {
+            Gemm::Qkv => ("qkv", "HalfEpilogue<Shape, false>"),
+            Gemm::AttnProj => ("attn_proj", "NormEpilogue<Shape>"),
+            Gemm::Fc => ("fc", "HalfEpilogue<Shape, true>"),
+            Gemm::Proj => ("proj", "SplitEpilogue<Shape>"),
+        };
+        for (kind, tiles) in [("", product::tiles(gemm)), ("_direct", direct::tiles(gemm))] {
+            if tiles.is_empty() {
+                continue;
+            }
+            let stem = format!("gemm_{name}{kind}");
+            let (mut source, uses) = instances(&format!("gemm/{stem}_sm90a.cu"), &stem.to_uppercase());
+            assert_eq!(uses.len(), tiles.len(), "{stem}: {uses:?}");
+            let mut equal = Vec::new();
+            for (number, (tile, arguments)) in tiles.iter().zip(uses).enumerate() {
+                // The product's own epilogue comes first where it has several.
+                let (named, numbers) = arguments.split_at(usize::from(gemm == Gemm::Proj && kind.is_empty()));
+                let (m, n, stages) = (&numbers[0], &numbers[1], &numbers[numbers.len() - 1]);
+                assert_eq!((m, n), (&tile.m.to_string(), &tile.n.to_string()), "{stem} {number}");
+                let splits = if numbers.len() > 3 { numbers[2].parse().expect("a number") } else { 1 };
+                assert_eq!(splits, tile.splits, "{stem} {number}");
+                let epilogue = match (named.first(), kind) {
+                    (Some(epilogue), _) => format!("{epilogue}<Shape>"),
+                    (None, "_direct") => epilogue.replace("Half", "TileHalf"),
+                    _ => epilogue.to_owned(),
+                };
+                let shape = if kind.is_empty() { "GemmShape" } else { "DirectShape" };
+                let (columns, depth) = (gemm.columns(), gemm.depth());
+                let _ = writeln!(
+                    source,
+                    "namespace tile{number} {{\nusing Shape = {shape}<{m}, {n}, {columns}, {depth}, {stages}, {splits}>;\n\
+                     using Memory = GemmMemory<Shape, {epilogue}>;\n}}"
+                );
+                let Launch { threads, shared, .. } = match kind {
+                    "" => product::product_in(chip, gemm, number, tile.m),
+                    _ => direct::product_in(gemm, number, tile.m),
+                };
+                equal.push((format!("tile{number}::Memory::TOTAL"), shared as usize));
+                equal.push((format!("tile{number}::Shape::THREADS"), threads as usize));
+                if kind.is_empty() {
+                    equal.push((format!("tile{number}::Shape::DEPTH"), tile.depth() as usize));
+                }
+            }
+            check(nvcc, &stem, &source, &equal);
+        }
+    }
+}
+
+/// Shared memory of the Hopper attention, alone and with its projection.
+fn hopper_attention(nvcc: &Path) {
+    for (file, uses, causal) in [("attention", "ATTENTION", false), ("attention_causal", "ATTENTION_CAUSAL", true)] {
+        let (includes, uses) = instances(&format!("attention/{file}_sm90a.cu"), uses);
+        let forms: Vec<_> =
+            attention_forms(causal).map(|form| ATTENTION[form]).filter(|form| form.blocks == 1).collect();
+        assert_eq!(uses.len(), forms.len(), "{file}: {uses:?}");
+        let mut equal = Vec::new();
+        for (form, arguments) in forms.iter().zip(uses) {
+            assert_eq!(arguments[1..3], [form.rows.to_string(), form.keys.to_string()], "{file}");
+            let tile = format!("(AttentionTile<{}, {causal}>", arguments[1..].join(", "));
+            equal.push((format!("{tile}::SMEM_BYTES)"), form.shared as usize));
+            equal.push((format!("{tile}::THREADS)"), 128 * (form.rows * form.keys + 1)));
+        }
+        check(nvcc, file, &includes, &equal);
+    }
+    let together = ATTENTION_PROJ.map(|form| (format!("AttentionProj<{}>::TOTAL", form.keys), form.shared as usize));
+    check(nvcc, "attention_proj", "#include \"gemm/attention_proj_direct_sm90a.cuh\"\n", &together);
 }
 
 fn exact_forms(nvcc: &Path) {
