@@ -189,6 +189,18 @@ fn hopper_attention(nvcc: &Path) {
         }
         check(nvcc, file, &includes, &equal);
     }
+    let file = "attention_cluster";
+    let (includes, _) = instances(&format!("attention/{file}_sm90a.cu"), "");
+    let source = fs::read_to_string(root().join(format!("cuda/attention/{file}_sm90a.cu"))).expect("a source in cuda/");
+    let tile = source.lines().find(|line| line.starts_with("using Tile = ")).expect("the one tile of clusters");
+    let forms: Vec<_> = ATTENTION.iter().filter(|form| form.blocks > 1).collect();
+    let [form] = forms[..] else { panic!("{forms:?}") };
+    let equal = [
+        ("Tile::SMEM_BYTES", form.shared as usize),
+        ("Tile::THREADS", 128 * (form.rows + 1)),
+        ("Tile::ROW_GROUPS * 10 + Tile::BLOCKS", form.rows * 10 + form.blocks),
+    ];
+    check(nvcc, file, &format!("{includes}{tile}\n"), &equal.map(|(name, value)| (name.to_owned(), value)));
     let together = ATTENTION_PROJ.map(|form| (format!("AttentionProj<{}>::TOTAL", form.keys), form.shared as usize));
     check(nvcc, "attention_proj", "#include \"gemm/attention_proj_direct_sm90a.cuh\"\n", &together);
 }

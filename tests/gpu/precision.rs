@@ -1,7 +1,7 @@
 //! Fast, exact and auto on weights as usual and on others: exact against float64, the others against exact to the bit where it must have taken
 //! their place, and that it leaves no trace. The expectations of who is taken over are the rules of cuda/exact/exact.cuh.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::{ptr, thread};
 
 use cudarc::driver::sys;
@@ -183,11 +183,22 @@ pub fn usual_after_unusual(arch: Arch) {
 /// weights, whatever the graph that it shares with those before and behind did for them.
 pub fn in_any_order(arch: Arch) {
     const CALLS: usize = 60;
-    let weights = [&KINDS[0], &KINDS[1], &KINDS[3]].map(|kind| Memory::of(&weights_of(kind, 85)));
+    let kinds = [&KINDS[0], &KINDS[1], &KINDS[3]];
+    let weights = kinds.map(|kind| Memory::of(&weights_of(kind, 85)));
     let mut random = Random::new(85);
     for seq_len in SIZES {
         let x = [1, 2].map(|seed| Random::new(seed).uniforms(seq_len * D));
-        let wanted = weights.each_ref().map(|weights| x.each_ref().map(|x| call(arch, x, weights, Auto)));
+        // By the precision that the weights ask for, which wakes nothing.
+        let wanted = [0, 1, 2].map(|kind| {
+            let precision = if kinds[kind].auto { Exact } else { Fast };
+            x.each_ref().map(|x| call(arch, x, &weights[kind], precision))
+        });
+        let different = wanted.iter().flatten().map(|output| output.iter().map(|value| value.to_bits()).collect());
+        assert_eq!(
+            different.collect::<HashSet<Vec<u32>>>().len(),
+            6,
+            "seq_len {seq_len}: one output could stand for another"
+        );
         let x = x.map(|x| Memory::of(&x));
         let outputs: Vec<Memory> = (0..CALLS).map(|_| Memory::poisoned(seq_len * D)).collect();
         let picks: Vec<(usize, usize)> = outputs
