@@ -69,8 +69,12 @@ struct GemmProducer {
       tma_load_2d(to, a, k, row, full + 8 * stage);
   }
   __device__ __forceinline__ void load_b(int stage, int k_block, int tile) const {
-    tma_load_3d(ring + stage * S::STAGE_BYTES + S::A_BYTES, b, 0, (k_first + k_block) * S::DEPTH,
-                tile % S::N_TILES * S::SLABS, full + 8 * stage);
+    const uint32_t to = ring + stage * S::STAGE_BYTES + S::A_BYTES;
+    const int k = (k_first + k_block) * S::DEPTH, slab = tile % S::N_TILES * S::SLABS;
+    if constexpr (S::BN >= 192)  // the tiles of many rows, where weights stand in the way of what the next kernels read
+      tma_load_3d_once(to, b, 0, k, slab, full + 8 * stage, evict_first_policy());
+    else
+      tma_load_3d(to, b, 0, k, slab, full + 8 * stage);
   }
 
   // Passes the time that an SM takes for a tile of B; false when the predecessor has ended meanwhile
