@@ -41,24 +41,11 @@ struct Key {
 }
 
 impl Graphs {
-    /// Enqueues one forward.
+    /// Enqueues one forward; `alone` as `Launchers::enqueue` says.
     ///
     /// # Safety
     /// The device's context is current, and the buffers have the sizes that their comments say for this shape.
     pub unsafe fn run(
-        &mut self,
-        device: &Device,
-        shape: Shape,
-        buffers: &Buffers,
-        stream: Stream,
-    ) -> Result<(), Error> {
-        // SAFETY: the caller's promise.
-        device.launchers.enqueue(|alone| unsafe { self.run_beside(device, shape, buffers, stream, alone) })
-    }
-
-    /// # Safety
-    /// As for [`Graphs::run`].
-    unsafe fn run_beside(
         &mut self,
         device: &Device,
         shape: Shape,

@@ -17,6 +17,14 @@ pub fn raw(stream: Stream) -> sys::CUstream {
     ptr::with_exposed_provenance_mut(stream.0)
 }
 
+/// The driver's number of the stream, which no other ever has.
+pub fn number_of(stream: Stream) -> Result<u64, Error> {
+    let mut number = 0;
+    // SAFETY: the caller's live stream; writes one number.
+    check("cuStreamGetId", unsafe { sys::cuStreamGetId(raw(stream), &mut number) })?;
+    Ok(number)
+}
+
 /// A loaded kernel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Function(pub(super) sys::CUfunction);

@@ -1,34 +1,75 @@
-//! Who launches grids on a device. While it is one alone, grids of this library come one after the other, and a kernel whose blocks wait for others needs
-//! no cooperative launch (`Kernel::is_resident`).
+//! Who launches grids on a device, and on which streams. While that is one stream, grids of this library come one after the other, and a kernel whose blocks
+//! wait for others needs no cooperative launch (`Kernel::is_resident`).
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
+use super::device::Device;
 use super::event::Event;
+use super::launch::number_of;
+use super::memory::wait;
+use crate::error::Error;
+use crate::options::Stream;
 
 /// The workspaces of a device, each of which runs its calls one after the other; and under MPS other processes.
 pub struct Launchers(RwLock<State>);
 
 struct State {
+    /// Processes that are not seen from here.
+    others: bool,
+    /// Calls were captured, whose graphs may be launched on any stream at any time.
+    captured: bool,
     count: usize,
-    /// Events behind the latest calls of those that do not run on the legacy stream.
+    streams: Streams,
+    /// Behind what was enqueued before there were many streams.
+    settled: Option<Event>,
+    settling: AtomicBool,
+    /// Events behind the latest calls.
     ends: Vec<Weak<Event>>,
+}
+
+/// Where calls have been enqueued since the latest launcher joined. Of no interest while there is one launcher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Streams {
+    None,
+    /// By the driver's number, which it never gives again.
+    One(u64),
+    Many,
+}
+
+/// The mark behind a launcher's latest call.
+#[derive(Clone, Copy)]
+pub struct End<'a> {
+    /// Known by `note_end`.
+    pub event: &'a Event,
+    /// Whether it is recorded also while there is no other launcher.
+    pub always: bool,
 }
 
 impl Launchers {
     /// Nobody yet, or only processes that are not seen from here.
     pub fn new(others: bool) -> Self {
-        Self(RwLock::new(State { count: usize::from(others), ends: Vec::new() }))
+        Self(RwLock::new(State {
+            others,
+            captured: false,
+            count: 0,
+            streams: Streams::None,
+            settled: None,
+            settling: AtomicBool::new(false),
+            ends: Vec::new(),
+        }))
     }
 
-    /// One more. Returns when calls that were enqueued without expecting it have run, but for those on the legacy stream.
-    pub fn join(&self) {
+    /// One more. Returns when calls that were enqueued without expecting it have run, but for those whose end was not recorded: their stream is for the caller
+    /// to wait for.
+    pub fn join(&self, device: &'static Device) -> Result<(), Error> {
         let mut state = self.write();
-        state.count += 1;
-        state.ends.retain(|end| end.strong_count() > 0);
-        for end in state.ends.iter().filter_map(Weak::upgrade) {
-            // What failed does not run any more either.
-            let _ = end.wait();
+        if state.settled.is_none() {
+            state.settled = Some(Event::new(device)?);
         }
+        state.wait();
+        state.join();
+        Ok(())
     }
 
     /// One less: it has nothing running.
@@ -36,15 +77,67 @@ impl Launchers {
         self.write().count -= 1;
     }
 
-    /// The event that one of them records behind each of its calls.
+    /// The event behind each of its calls.
     pub fn note_end(&self, end: &Arc<Event>) {
-        self.write().ends.push(Arc::downgrade(end));
+        let mut state = self.write();
+        state.ends.retain(|end| end.strong_count() > 0);
+        state.ends.push(Arc::downgrade(end));
     }
 
-    /// Enqueues a call, which is told whether its launcher is the only one; no other joins meanwhile.
-    pub fn enqueue<T>(&self, call: impl FnOnce(bool) -> T) -> T {
-        let state = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        call(state.count == 1)
+    /// Enqueues a call, and records its end. The call is told whether nothing else of this library runs beside it, which stays true until it has run.
+    pub fn enqueue(
+        &self,
+        stream: Stream,
+        end: End<'_>,
+        call: impl FnOnce(bool) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let state = self.read();
+        // One launcher may come on any stream.
+        let number = if state.count == 1 { 0 } else { number_of(stream)? };
+        if state.expects(number) {
+            return state.enqueue(number, stream, end, call);
+        }
+        drop(state);
+        let mut state = self.write();
+        if state.meet(number) {
+            for end in state.ends.iter().filter_map(Weak::upgrade) {
+                end.precede(stream)?;
+            }
+            if let Some(settled) = &state.settled {
+                settled.record(stream)?;
+            }
+            state.settling = AtomicBool::new(true);
+        }
+        state.enqueue(number, stream, end, call)
+    }
+
+    /// A call is being captured: everything enqueued from now on may run beside it.
+    pub fn capture(&self) {
+        if self.read().captured {
+            return;
+        }
+        let mut state = self.write();
+        state.captured = true;
+        if state.count > 1 {
+            state.wait();
+            state.streams = Streams::Many;
+        }
+    }
+
+    /// Forgets that its caller enqueued on the legacy stream, which has run.
+    pub fn leave_legacy(&self) -> Result<(), Error> {
+        let legacy = number_of(Stream::LEGACY)?;
+        let mut state = self.write();
+        if state.streams == Streams::One(legacy) {
+            // Others may have come after.
+            wait(Stream::LEGACY)?;
+            state.streams = Streams::None;
+        }
+        Ok(())
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, State> {
@@ -52,25 +145,135 @@ impl Launchers {
     }
 }
 
+impl State {
+    fn wait(&self) {
+        for end in self.ends.iter().filter_map(Weak::upgrade) {
+            // What failed does not run any more either.
+            let _ = end.wait();
+        }
+    }
+
+    /// One more, when nothing is running.
+    fn join(&mut self) {
+        self.count += 1;
+        self.streams = if self.captured { Streams::Many } else { Streams::None };
+        self.settling = AtomicBool::new(false);
+    }
+
+    /// Whether a call on this stream changes nothing.
+    fn expects(&self, number: u64) -> bool {
+        self.count == 1 || self.streams == Streams::Many || self.streams == Streams::One(number)
+    }
+
+    /// A call on this stream follows. Returns whether it must wait for those that expected no other stream.
+    fn meet(&mut self, number: u64) -> bool {
+        let before = self.streams;
+        self.streams = match before {
+            _ if self.expects(number) => before,
+            Streams::None => Streams::One(number),
+            _ => Streams::Many,
+        };
+        self.streams == Streams::Many && before != Streams::Many
+    }
+
+    fn is_alone(&self, number: u64) -> bool {
+        !self.others && (self.count == 1 || self.streams == Streams::One(number))
+    }
+
+    fn enqueue(
+        &self,
+        number: u64,
+        stream: Stream,
+        end: End<'_>,
+        call: impl FnOnce(bool) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if self.settling.load(Ordering::Relaxed)
+            && let Some(settled) = &self.settled
+        {
+            if settled.is_done() {
+                self.settling.store(false, Ordering::Relaxed);
+            } else {
+                settled.precede(stream)?;
+            }
+        }
+        let outcome = call(self.is_alone(number));
+        // After a failure too: part of the work may be running.
+        let recorded = if end.always || self.count > 1 { end.event.record(stream) } else { Ok(()) };
+        outcome.and(recorded)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn one_is_alone_and_two_are_not() {
+    /// A call on this stream: whether it is alone.
+    fn call(launchers: &Launchers, number: u64) -> bool {
+        let mut state = launchers.write();
+        state.meet(number);
+        state.is_alone(number)
+    }
+
+    fn of(count: usize) -> Launchers {
         let launchers = Launchers::new(false);
-        launchers.join();
-        assert!(launchers.enqueue(|alone| alone));
-        launchers.join();
-        assert!(!launchers.enqueue(|alone| alone));
+        (0..count).for_each(|_| launchers.write().join());
+        launchers
+    }
+
+    #[test]
+    fn one_launcher_is_alone_on_any_stream() {
+        let launchers = of(1);
+        assert!(call(&launchers, 1));
+        assert!(call(&launchers, 2));
+    }
+
+    #[test]
+    fn two_are_alone_while_they_share_a_stream() {
+        let launchers = of(2);
+        assert!(call(&launchers, 7));
+        assert!(call(&launchers, 7));
+        assert!(!call(&launchers, 8), "beside 7");
+        assert!(!call(&launchers, 7), "from then on beside 8");
         launchers.leave();
-        assert!(launchers.enqueue(|alone| alone));
+        assert!(call(&launchers, 7), "one is left");
+    }
+
+    #[test]
+    fn the_first_call_on_a_second_stream_waits_for_the_others() {
+        let launchers = of(2);
+        assert!(!launchers.write().meet(7));
+        assert!(!launchers.write().meet(7));
+        assert!(launchers.write().meet(8));
+        assert!(!launchers.write().meet(9), "8 has waited");
+    }
+
+    #[test]
+    fn who_joins_begins_anew() {
+        let launchers = of(2);
+        call(&launchers, 7);
+        call(&launchers, 8);
+        launchers.write().join();
+        assert!(call(&launchers, 8));
+        assert!(call(&launchers, 8));
+    }
+
+    #[test]
+    fn a_captured_call_may_run_beside_any_but_its_own_launchers() {
+        let launchers = of(1);
+        launchers.capture();
+        assert!(call(&launchers, 7));
+        launchers.write().join();
+        assert!(!call(&launchers, 7));
+        launchers.write().join();
+        assert!(!call(&launchers, 7));
     }
 
     #[test]
     fn nobody_is_alone_beside_other_processes() {
         let launchers = Launchers::new(true);
-        launchers.join();
-        assert!(!launchers.enqueue(|alone| alone));
+        launchers.write().join();
+        assert!(!call(&launchers, 7));
+        launchers.write().join();
+        assert!(!call(&launchers, 7));
     }
 }

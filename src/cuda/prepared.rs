@@ -10,7 +10,8 @@ use super::device::Device;
 use super::driver::{Driver, check};
 use super::event::Event;
 use super::graph::{Graphs, run_plainly, run_steps};
-use super::launch::raw;
+use super::launch::{number_of, raw};
+use super::launchers::End;
 use super::memory::{Buffer, copy_in, fill, staged, wait};
 use super::pointer::{Place, common_place};
 use super::tensor_map::Maps;
@@ -35,11 +36,20 @@ pub struct Prepared {
 struct Order {
     /// Recorded behind the latest call.
     done: Arc<Event>,
-    /// The driver's never reused number of the latest call's stream.
+    /// The number of the latest call's stream.
     stream: Option<u64>,
     graphs: Graphs,
     /// Of the weights that the next call finds.
     alarms: Alarms,
+}
+
+/// What becomes of a call's launches.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Run {
+    /// They go into the caller's graph.
+    Captured,
+    /// `alone` as `Launchers::enqueue` says.
+    Now { alone: bool },
 }
 
 impl Prepared {
@@ -64,6 +74,7 @@ impl Prepared {
             let prepared = Self { device, options, workspace, scratch, order };
             prepared.update(weights, Stream::LEGACY)?;
             wait(Stream::LEGACY)?;
+            device.launchers.leave_legacy()?;
             Ok(prepared)
         })
     }
@@ -75,8 +86,8 @@ impl Prepared {
             host::check(weights, "readable")?;
         }
         self.device.run(|| {
-            self.in_order(stream, on_host, |stream, order, captured| {
-                order.alarms.forget(captured);
+            self.in_order(stream, on_host, |stream, order, run| {
+                order.alarms.forget(run == Run::Captured);
                 let mut source = *weights;
                 let copy;
                 if on_host {
@@ -96,6 +107,7 @@ impl Prepared {
                     copy_in(parts.vectors + 4 * vectors::GAMMA1 as u64, &layernorm1, stream)?;
                 }
                 order.alarms.copy(parts.alarms, stream)?;
+                // The copy of the weights goes when this returns.
                 if on_host { wait(stream) } else { Ok(()) }
             })
         })
@@ -112,17 +124,17 @@ impl Prepared {
         let parts = self.workspace.parts();
         self.device
             .run(|| {
-                self.in_order(stream, on_host, |stream, order, captured| {
+                self.in_order(stream, on_host, |stream, order, run| {
                     // A captured graph may be launched on any later weights.
-                    let shape = self.shape(tokens.batch, tokens.seq_len, captured || !order.alarms.are_quiet());
+                    let guarded = run == Run::Captured || !order.alarms.are_quiet();
+                    let shape = self.shape(tokens.batch, tokens.seq_len, guarded);
                     staged(tokens, on_host, self.scratch.address(), stream, |x, output| {
                         let buffers = Buffers::new(x, output, 0, &shape, parts);
                         // SAFETY: the caller's spans were checked for their length, the rows are at most max_tokens.
                         unsafe {
-                            if captured {
-                                run_plainly(self.device, shape, &buffers, stream)
-                            } else {
-                                order.graphs.run(self.device, shape, &buffers, stream)
+                            match run {
+                                Run::Captured => run_plainly(self.device, shape, &buffers, stream),
+                                Run::Now { alone } => order.graphs.run(self.device, shape, &buffers, stream, alone),
                             }
                         }
                     })?;
@@ -181,26 +193,25 @@ impl Prepared {
         &self,
         stream: Stream,
         waits: bool,
-        enqueue: impl FnOnce(Stream, &mut Order, bool) -> Result<(), Error>,
+        enqueue: impl FnOnce(Stream, &mut Order, Run) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mut order = self.order();
+        let launchers = &self.device.launchers;
         if is_capturing(stream)? {
             if waits {
                 return Err(Error::Unsupported("host memory cannot be captured into a graph".into()));
             }
-            return enqueue(stream, &mut order, true);
+            launchers.capture();
+            return enqueue(stream, &mut order, Run::Captured);
         }
-        let mut number = 0;
-        // SAFETY: writes one number.
-        check("cuStreamGetId", unsafe { sys::cuStreamGetId(raw(stream), &mut number) })?;
+        let number = number_of(stream)?;
         if order.stream.is_some_and(|latest| latest != number) {
             order.done.precede(stream)?;
         }
-        let outcome = enqueue(stream, &mut order, false);
-        // After a failure too: part of the work may be running.
-        let recorded = order.done.record(stream);
         order.stream = Some(number);
-        outcome.and(recorded)
+        let done = Arc::clone(&order.done);
+        let end = End { event: &done, always: true };
+        launchers.enqueue(stream, end, |alone| enqueue(stream, &mut order, Run::Now { alone }))
     }
 }
 

@@ -1,9 +1,13 @@
 //! `solve()` on a GPU: everything from the caller's weights, on the legacy default stream, in memory that is kept and only grows.
 
+use std::sync::Arc;
+
 use super::block::{Buffers, Shape};
 use super::device::Device;
 use super::driver::Driver;
+use super::event::Event;
 use super::graph::Graphs;
+use super::launchers::End;
 use super::memory::{Buffer, copy_in, staged, wait};
 use super::pointer::{Place, common_place};
 use super::workspace::{Purpose, Workspace};
@@ -21,6 +25,8 @@ const ROWS_STEP: usize = 512;
 pub struct Solver {
     workspace: Option<Workspace>,
     graphs: Graphs,
+    /// Behind the latest call beside other launchers.
+    done: Option<Arc<Event>>,
     scratch: Option<Buffer>,
     weights: Option<Buffer>,
 }
@@ -84,6 +90,7 @@ impl Solver {
         let (batch, seq_len, guarded) = (tokens.batch, tokens.seq_len, precision != SolvePrecision::Exact);
         let shape = Shape { batch, seq_len, causal: false, prepared: false, precision, guarded };
         let parts = self.workspace_for(device, shape.rows())?.parts();
+        let done = self.end_of_calls(device)?;
         let scratch = if on_host || tokens.is_misaligned() {
             Buffer::at_least(&mut self.scratch, device, "scratch for x and output", tokens.x.bytes)?
         } else {
@@ -94,11 +101,25 @@ impl Solver {
             weights_at = Buffer::at_least(&mut self.weights, device, "scratch for the weights", weights.bytes)?;
             copy_in(weights_at, weights, stream)?;
         }
-        staged(tokens, on_host, scratch, stream, |x, output| {
-            let buffers = Buffers::new(x, output, weights_at, &shape, parts);
-            // SAFETY: the caller's spans were checked for their length, the workspace has room for the rows.
-            unsafe { self.graphs.run(device, shape, &buffers, stream) }
+        // Nobody waits for the legacy stream by an event while there is nobody else: a workspace that joins waits for all of the stream.
+        let end = End { event: &done, always: false };
+        device.launchers.enqueue(stream, end, |alone| {
+            staged(tokens, on_host, scratch, stream, |x, output| {
+                let buffers = Buffers::new(x, output, weights_at, &shape, parts);
+                // SAFETY: the caller's spans were checked for their length, the workspace has room for the rows.
+                unsafe { self.graphs.run(device, shape, &buffers, stream, alone) }
+            })
         })
+    }
+
+    fn end_of_calls(&mut self, device: &'static Device) -> Result<Arc<Event>, Error> {
+        if let Some(done) = &self.done {
+            return Ok(Arc::clone(done));
+        }
+        let done = Arc::new(Event::new(device)?);
+        device.launchers.note_end(&done);
+        self.done = Some(Arc::clone(&done));
+        Ok(done)
     }
 
     fn workspace_for(&mut self, device: &'static Device, rows: usize) -> Result<&Workspace, Error> {

@@ -122,7 +122,7 @@ impl Workspace {
     pub fn new(device: &'static Device, rows: usize, purpose: Purpose) -> Result<Self, Error> {
         let sizes = Sizes::new(device.arch, rows, purpose);
         let buffer = Buffer::new(device, "the workspace", sizes.total())?;
-        device.launchers.join();
+        device.launchers.join(device)?;
         let workspace = Self { device, buffer, rows, sizes };
         let parts = workspace.parts();
         fill(parts.alarms, 0, ALARMS_BYTES, Stream::LEGACY)?;

@@ -12,7 +12,7 @@ use solve::weights::WEIGHTS_LEN;
 
 use super::api::{Block, message, options, solve};
 use super::common::{Random, check_block, reference, weights};
-use super::rig::{Kind, Memory, OwnStream, enter, free_bytes, ok};
+use super::rig::{Captured, Kind, Memory, OwnStream, enter, free_bytes, ok};
 
 /// Device, managed, pinned and pageable memory give the same result, and the host sees it on return where it can look.
 pub fn memory_kinds() {
@@ -173,6 +173,63 @@ pub fn handle_streams() {
     }
 }
 
+/// Handles and solve() share a stream, whose calls need not expect each other, until some come on other streams while those still run, and some from a graph.
+pub fn a_second_stream_later() {
+    const CALLS: usize = 16;
+    let host_weights = weights(31);
+    let weights = Memory::of(&host_weights);
+    let rows = [200usize, 400, 1000, 700];
+    let xs = rows.map(|rows| Memory::of(&Random::new(rows as u64).uniforms(rows * D)));
+    let outputs = || rows.map(|rows| (0..CALLS).map(|_| Memory::poisoned(rows * D)).collect::<Vec<_>>());
+    let wanted: Vec<Vec<f32>> = (0..rows.len())
+        .map(|i| {
+            let output = Memory::poisoned(rows[i] * D);
+            solve(xs[i].address(), output.address(), weights.address(), rows[i]).expect("solve alone");
+            output.read()
+        })
+        .collect();
+    let mut blocks = Vec::new();
+    let create = || Block::create(weights.address(), &options(|o| o.max_tokens = 1000)).expect("create");
+    blocks.extend(rows.map(|_| create()));
+    let streams = rows.map(|_| OwnStream::new());
+    for round in 0..4 {
+        // Who comes newly lets all begin again with one stream.
+        blocks[round] = create();
+        let [together, apart, solved] = [outputs(), outputs(), outputs()];
+        let legacy = ptr::null_mut();
+        for call in 0..CALLS {
+            for (i, block) in blocks.iter().enumerate() {
+                block.forward(&xs[i], &together[i][call], 1, rows[i], legacy).expect("on the shared stream");
+            }
+            let i = call % rows.len();
+            solve(xs[i].address(), solved[i][call].address(), weights.address(), rows[i]).expect("solve");
+        }
+        let captured = (round == 3).then(|| {
+            let output = &apart[0][0];
+            Captured::new(&streams[0], || blocks[0].forward(&xs[0], output, 1, rows[0], streams[0].0).expect("capture"))
+        });
+        for call in 0..CALLS {
+            for (i, block) in blocks.iter().enumerate() {
+                match &captured {
+                    Some(captured) if i == 0 => captured.launch(&streams[0]),
+                    _ => block.forward(&xs[i], &apart[i][call], 1, rows[i], streams[i].0).expect("on its own stream"),
+                }
+            }
+            let i = call % rows.len();
+            solve(xs[i].address(), solved[i][call].address(), weights.address(), rows[i]).expect("solve beside them");
+        }
+        for (i, wanted) in wanted.iter().enumerate() {
+            let first = together[i][0].read();
+            check_block(&first, wanted, "a handle against solve()");
+            let launches = if captured.is_some() && i == 0 { 1 } else { CALLS };
+            let handles = together[i].iter().chain(&apart[i][..launches]);
+            assert!(handles.into_iter().all(|output| output.read() == first), "{} rows, round {round}", rows[i]);
+            let mut solves = (i..CALLS).step_by(rows.len()).map(|call| solved[i][call].read());
+            assert!(solves.all(|output| output == *wanted), "solve() of {} rows, round {round}", rows[i]);
+        }
+    }
+}
+
 /// A forward captured into a graph gives, launched again and again, the bits of a direct call on what the buffers then hold.
 pub fn graph_capture() {
     let (seq_len, host_weights) = (130, weights(29));
@@ -180,30 +237,15 @@ pub fn graph_capture() {
     let (x, direct, captured) = (Memory::of(&inputs[0]), Memory::poisoned(seq_len * D), Memory::poisoned(seq_len * D));
     let block = Block::create(host_weights.as_ptr().addr(), &options(|o| o.causal = 1)).expect("create");
     let stream = OwnStream::new();
-    let (mut graph, mut executable) = (ptr::null_mut(), ptr::null_mut());
-    // SAFETY: one capture on one stream of this thread.
-    unsafe {
-        let mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_GLOBAL;
-        ok(sys::cuStreamBeginCapture_v2(stream.0, mode));
-        block.forward(&x, &captured, 1, seq_len, stream.0).expect("capture");
-        ok(sys::cuStreamEndCapture(stream.0, &mut graph));
-        ok(sys::cuGraphInstantiateWithFlags(&mut executable, graph, 0));
-    }
+    let graph = Captured::new(&stream, || block.forward(&x, &captured, 1, seq_len, stream.0).expect("capture"));
     for input in &inputs {
         x.write(input);
         block.forward(&x, &direct, 1, seq_len, ptr::null_mut()).expect("direct");
         let wanted = direct.read();
-        // SAFETY: the graph's buffers live.
-        unsafe {
-            ok(sys::cuGraphLaunch(executable, stream.0));
-            ok(sys::cuStreamSynchronize(stream.0));
-        }
+        graph.launch(&stream);
+        // SAFETY: a live stream.
+        unsafe { ok(sys::cuStreamSynchronize(stream.0)) };
         assert!(captured.read() == wanted, "the graph gives other bits");
-    }
-    // SAFETY: not used any more.
-    unsafe {
-        ok(sys::cuGraphExecDestroy(executable));
-        ok(sys::cuGraphDestroy(graph));
     }
 }
 

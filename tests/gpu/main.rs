@@ -71,7 +71,7 @@ fn main() -> std::process::ExitCode {
         push("precision::at_the_same_time", precision::at_the_same_time);
         push("precision::long_sequence", precision::long_sequence);
     }
-    let plain: [(&str, fn()); 15] = [
+    let plain: [(&str, fn()); 16] = [
         ("calls::memory_kinds", calls::memory_kinds),
         ("calls::managed_beside_device", calls::managed_beside_device),
         ("calls::context_is_restored", calls::context_is_restored),
@@ -79,6 +79,7 @@ fn main() -> std::process::ExitCode {
         ("calls::threads", calls::threads),
         ("calls::warm_calls_allocate_nothing", calls::warm_calls_allocate_nothing),
         ("calls::handle_streams", calls::handle_streams),
+        ("calls::a_second_stream_later", calls::a_second_stream_later),
         ("calls::graph_capture", calls::graph_capture),
         ("calls::handle_on_host_memory", calls::handle_on_host_memory),
         ("bad_input::solve_table", bad_input::solve_table),

@@ -2,9 +2,8 @@
 //! their place, and that it leaves no trace. The expectations of who is taken over are the rules of cuda/exact/exact.cuh.
 
 use std::collections::{HashMap, HashSet};
-use std::{ptr, thread};
+use std::thread;
 
-use cudarc::driver::sys;
 use solve::cuda::arch::Arch;
 use solve::cuda::prepared::Prepared;
 use solve::cuda::solve::solve_in_place;
@@ -16,7 +15,7 @@ use solve::weights::{PARAMS, W_FC, W_QKV};
 
 use super::common::{Random, check_block, reference, weights, worst};
 use super::oracle;
-use super::rig::{Memory, OwnStream, device, enter, ok};
+use super::rig::{Captured, Memory, OwnStream, device, enter};
 
 /// Weights, and whether fast and auto are computed again on them.
 struct Kind {
@@ -350,7 +349,7 @@ pub fn update_in_graphs(arch: Arch) {
     let (x_there, output, own) = (Memory::of(&x), Memory::poisoned(x.len()), OwnStream::new());
     let stream = Stream::from_address(own.0.addr());
     let forward_there = || block.forward(&tokens(&x_there, &output, 1, ROWS), stream).expect("forward");
-    let captured = captured(&own, forward_there);
+    let captured = Captured::new(&own, forward_there);
     for index in [1, 0, 1] {
         block.update(&span(&kinds[index]), stream).expect("update");
         captured.launch(&own);
@@ -360,7 +359,7 @@ pub fn update_in_graphs(arch: Arch) {
             ["usual weights", "unusual weights"][index]
         );
     }
-    let unusual = self::captured(&own, || block.update(&span(&kinds[1]), stream).expect("update"));
+    let unusual = Captured::new(&own, || block.update(&span(&kinds[1]), stream).expect("update"));
     block.update(&span(&kinds[0]), stream).expect("update");
     forward_there();
     assert!(output.read() == wanted[0], "after an update that was only captured");
@@ -368,42 +367,6 @@ pub fn update_in_graphs(arch: Arch) {
     unusual.launch(&own);
     forward_there();
     assert!(output.read() == wanted[1], "after a captured update");
-}
-
-/// A graph of the caller's.
-struct Captured {
-    graph: sys::CUgraph,
-    executable: sys::CUgraphExec,
-}
-
-fn captured(stream: &OwnStream, enqueue: impl FnOnce()) -> Captured {
-    let mut captured = Captured { graph: ptr::null_mut(), executable: ptr::null_mut() };
-    // SAFETY: one capture on one stream of this thread.
-    unsafe {
-        let mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_GLOBAL;
-        ok(sys::cuStreamBeginCapture_v2(stream.0, mode));
-        enqueue();
-        ok(sys::cuStreamEndCapture(stream.0, &mut captured.graph));
-        ok(sys::cuGraphInstantiateWithFlags(&mut captured.executable, captured.graph, 0));
-    }
-    captured
-}
-
-impl Captured {
-    fn launch(&self, stream: &OwnStream) {
-        // SAFETY: the graph's buffers live.
-        unsafe { ok(sys::cuGraphLaunch(self.executable, stream.0)) };
-    }
-}
-
-impl Drop for Captured {
-    fn drop(&mut self) {
-        // SAFETY: not used any more.
-        unsafe {
-            ok(sys::cuGraphExecDestroy(self.executable));
-            ok(sys::cuGraphDestroy(self.graph));
-        }
-    }
 }
 
 /// Blocks of all sizes and solve(), in threads and streams of their own: grids whose blocks wait for each other, of which the GPU holds few at a time.

@@ -203,6 +203,43 @@ impl Drop for OwnStream {
     }
 }
 
+/// A graph of the caller's.
+pub struct Captured {
+    graph: sys::CUgraph,
+    executable: sys::CUgraphExec,
+}
+
+impl Captured {
+    /// Of what is enqueued on the stream.
+    pub fn new(stream: &OwnStream, enqueue: impl FnOnce()) -> Self {
+        let mut captured = Self { graph: ptr::null_mut(), executable: ptr::null_mut() };
+        // SAFETY: one capture on one stream of this thread.
+        unsafe {
+            let mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_GLOBAL;
+            ok(sys::cuStreamBeginCapture_v2(stream.0, mode));
+            enqueue();
+            ok(sys::cuStreamEndCapture(stream.0, &mut captured.graph));
+            ok(sys::cuGraphInstantiateWithFlags(&mut captured.executable, captured.graph, 0));
+        }
+        captured
+    }
+
+    pub fn launch(&self, stream: &OwnStream) {
+        // SAFETY: the graph's buffers live.
+        unsafe { ok(sys::cuGraphLaunch(self.executable, stream.0)) };
+    }
+}
+
+impl Drop for Captured {
+    fn drop(&mut self) {
+        // SAFETY: not used any more.
+        unsafe {
+            ok(sys::cuGraphExecDestroy(self.executable));
+            ok(sys::cuGraphDestroy(self.graph));
+        }
+    }
+}
+
 /// The handle on this memory.
 impl super::api::Block {
     pub fn forward(
