@@ -14,7 +14,7 @@
                                                                     (gridDim.y - HEADS) * gridDim.x);                                    \
       return;                                                                                                                             \
     }                                                                                                                                     \
-    attention_block<Tile>(&qkv, &att, seq_len);                                                                                           \
+    attention_block<Tile>(&qkv, &att, seq_len, cast);                                                                                          \
   }
 
 ATTENTION(attention_1x2_f16, 1, 2, 64, 8)

@@ -11,6 +11,7 @@
    as many issue slots; what is measured above that is their imperfect overlap. */
 #pragma once
 #include "attention/attention_output_sm90a.cuh"
+#include "attention/cast_beside_sm90a.cuh"
 
 // Dynamic shared memory from its first 1024-byte boundary on
 __device__ __forceinline__ uint32_t attention_memory() {
@@ -18,8 +19,9 @@ __device__ __forceinline__ uint32_t attention_memory() {
   return (smem_address(shared) + 1023) & ~1023u;
 }
 
+// `cast`: for the warps that attention leaves idle, where the tile has such
 template <class T>
-__device__ __forceinline__ void attention_block(const CUtensorMap* qkv, const CUtensorMap* att, int seq_len) {
+__device__ __forceinline__ void attention_block(const CUtensorMap* qkv, const CUtensorMap* att, int seq_len, const CastArgs& cast) {
   const AttentionSmem<T> smem = {attention_memory()};
   const int warp = __shfl_sync(0xffffffffu, threadIdx.x >> 5, 0), lane = threadIdx.x & 31;
   const bool producer = warp == 4 * T::CONSUMERS && lane == 0;
@@ -31,11 +33,15 @@ __device__ __forceinline__ void attention_block(const CUtensorMap* qkv, const CU
   __syncthreads();
   if (warp >= 4 * T::CONSUMERS) {
     registers_decrease<T::PRODUCER_REGISTERS>();
+    const int caster = warp - 4 * T::CONSUMERS - 1;
     if (producer) {
       const AttentionProducer<T> loads(qkv, smem, seq_len);
       pdl_wait();
       pdl_launch();  // only now: the projection behind may then rely on all weights that were cast before attention
       loads.run();
+    } else if (!T::CAUSAL && caster >= 0 && caster < T::CAST_WARPS) {
+      const int blocks = gridDim.x * gridDim.y * gridDim.z, block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+      cast_beside(cast, smem.cast(caster), smem.cast_full(caster), caster * blocks + block, T::CAST_WARPS * blocks);
     }
   } else {
     registers_increase<T::CONSUMER_REGISTERS>();

@@ -10,7 +10,7 @@ constexpr int ATTENTION_BOX = 64;  // both tensor maps have boxes of 64 columns 
 
 /* ROW_GROUPS x KEY_GROUPS consumer warpgroups of 64 rows (one of the two is 1): the row groups share the keys they read, the key groups share out the
    tiles of keys of the same rows, tile i to group i mod KEY_GROUPS. With BLOCKS 2 the two blocks of a cluster have the same rows and half of the keys
-   each (attention_cluster_sm90a.cuh), and single warps that cast. */
+   each (attention_cluster_sm90a.cuh). Blocks of three row groups have CAST_WARPS single warps that cast, and if causal only room for them. */
 template <int ROW_GROUPS_, int KEY_GROUPS_, int KEYS_, int STAGES_, bool CAUSAL_, int BLOCKS_ = 1>
 struct AttentionTile {
   static constexpr int ROW_GROUPS = ROW_GROUPS_, KEY_GROUPS = KEY_GROUPS_, KEYS = KEYS_, STAGES = STAGES_, BLOCKS = BLOCKS_;
@@ -22,13 +22,13 @@ struct AttentionTile {
   // Q, K and V make way in L2 for what the next kernels read: 2048 rows -0.3 to -1 on an H200, where the other forms lose up to 0.4.
   static constexpr bool READ_ONCE = ROW_GROUPS == 3 && BLOCKS == 1;
   static constexpr int THREADS = 128 * CONSUMERS + 128;
-  static constexpr int CONSUMER_REGISTERS = CONSUMERS == 1 ? 232 : CONSUMERS == 2 ? 240 : 160, PRODUCER_REGISTERS = BLOCKS == 2 ? 32 : 24;
+  static constexpr int CONSUMER_REGISTERS = CONSUMERS == 1 ? 232 : CONSUMERS == 2 ? 240 : 160, PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : 24;
   static constexpr int ROWS = 64 * ROW_GROUPS;
   static constexpr int Q_BYTES = ROWS * 128, KV_BYTES = KEYS * 128;
   // O, and two references and two sums a thread; of a cluster's blocks each gets the half that it finishes
   static constexpr int PARTIAL_BYTES = (KEY_GROUPS > 1 ? 64 * 64 * 4 + 128 * 16 : 0) + (BLOCKS > 1 ? 64 * 32 * 4 + 128 * 8 : 0);
-  static constexpr int CAST_WARPS = BLOCKS > 1 ? 2 : 0, CAST_BYTES = 16384 + 128;
-  static constexpr int BARRIERS = ROW_GROUPS + 3 * STAGES + (BLOCKS > 1 ? ROW_GROUPS : 0) + CAST_WARPS;
+  static constexpr int CAST_WARPS = CONSUMERS == 3 ? 2 : 0, CAST_BYTES = 16384 + 128;
+  static constexpr int BARRIERS = ROW_GROUPS + 3 * STAGES + (CAST_WARPS > 0 ? ROW_GROUPS + CAST_WARPS : 0);
   static constexpr int SMEM_BYTES = 1024 /* room to align */ + Q_BYTES + STAGES * 2 * KV_BYTES + CONSUMERS * PARTIAL_BYTES + CAST_WARPS * CAST_BYTES + 8 * BARRIERS;
   static_assert(SMEM_BYTES <= 232448 && (ROW_GROUPS == 1 || KEY_GROUPS == 1) && (BLOCKS == 1 || KEY_GROUPS == 1) && CONSUMERS <= 3);
 };

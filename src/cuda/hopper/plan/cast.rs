@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::attention::{self, ATTENTION};
+use super::attention::{self, ATTENTION, AttentionForm};
 use super::direct;
 use super::product::{self, product_in, tiles};
 use super::{Chip, Kernel, Launch, count};
@@ -27,8 +27,10 @@ pub(super) const NOTHING: Range<u32> = CHUNKS..CHUNKS;
 const CAST_RATE: usize = 4;
 const CAST_RATE_ALL: usize = 260;
 
-/// Chunks that each block of attention in clusters may cast beside its own work: what makes the chain fastest at 768 and 1024 rows, measured on an H200.
+/// Chunks that each SM may cast beside its share of attention: in clusters, what makes the chain fastest at 768 and 1024 rows, else in 100 us; measured on
+/// an H200.
 const CAST_BESIDE: u32 = 6;
+const CAST_BESIDE_RATE: usize = 40;
 
 /// Fewer idle SMs than these cast nothing beside the attention projection: they would outlast it.
 const FEWEST_WORKERS: u32 = 16;
@@ -62,18 +64,21 @@ struct Shares {
     second: usize,
     /// Rows of attention's grid that cast.
     second_rows: u32,
+    /// Whether attention casts only what the SMs that the QKV product leaves idle cannot; else both get their share.
+    qkv_first: bool,
 }
 
 impl Shares {
     fn new(chip: Chip, shape: Shape, qkv: &Launch, qkv_time: usize, attention: &Launch) -> Self {
         // Workers join attention in rows of its grid. Causal attention has no such role: only a prepared block is causal.
         let (row, idle) = (attention.grid[0], idle_sms(chip.sms, attention));
-        let second_rows = if shape.causal || casts_beside(attention) { 0 } else { idle / row };
-        let second = match casts_beside(attention) {
-            true => (CAST_BESIDE * attention.working) as usize,
-            false => capacity(second_rows * row, attention::time(chip, shape)),
+        let (second, second_rows, qkv_first) = match casting_form(attention) {
+            Some(form) if form.blocks > 1 => ((CAST_BESIDE * attention.working) as usize, 0, false),
+            Some(_) => (chip.sms * attention::time(chip, shape) * CAST_BESIDE_RATE / 10_000, 0, true),
+            None if shape.causal => (0, 0, false),
+            None => (capacity(idle / row * row, attention::time(chip, shape)), idle / row, false),
         };
-        Self { first: capacity(idle_sms(chip.sms, qkv), qkv_time), second, second_rows }
+        Self { first: capacity(idle_sms(chip.sms, qkv), qkv_time), second, second_rows, qkv_first }
     }
 
     /// Chunks that are left over.
@@ -86,7 +91,11 @@ impl Shares {
         let last = casting_projection(chip, rows).cast.start;
         let start = CHUNKS_QKV + count(self.before()).saturating_sub(CHUNKS - last);
         let hidden = (last - start) as usize;
-        let middle = start + count(hidden * self.first / (self.first + self.second).max(1));
+        let middle = start
+            + count(match self.qkv_first {
+                true => hidden.min(self.first),
+                false => hidden * self.first / (self.first + self.second).max(1),
+            });
         let mut launches = [cast_layernorm(rows, from..start), qkv, attention.clone()];
         if middle > start {
             launches[1].grid[0] += idle_sms(chip.sms, &launches[1]);
@@ -114,9 +123,12 @@ pub(super) fn casting_projection(chip: Chip, rows: usize) -> Launch {
     launch
 }
 
-/// Whether each block of this attention casts beside its own work.
-fn casts_beside(attention: &Launch) -> bool {
-    matches!(attention.kernel, Kernel::Attention { form, .. } if ATTENTION[form].blocks > 1)
+/// The form of this attention if each of its blocks casts beside its own work.
+fn casting_form(attention: &Launch) -> Option<&'static AttentionForm> {
+    match attention.kernel {
+        Kernel::Attention { form, causal: false } => Some(&ATTENTION[form]).filter(|form| form.casts()),
+        _ => None,
+    }
 }
 
 /// SMs without a block in the last wave.
