@@ -133,7 +133,7 @@ impl Call<'_> {
     fn gemm(&mut self, launch: &Launch, gemm: Gemm, tile: &Tile) -> Result<Arguments, Error> {
         let Buffers { x, output, parts: w, .. } = self.buffers;
         let rows = self.rows();
-        let early = product::early(tile, self.buffers.rows);
+        let early = product::early(self.buffers.rows);
         let matrix = match gemm {
             Gemm::Qkv => packed::QKV_,
             Gemm::AttnProj => packed::ATTN,

@@ -23,13 +23,13 @@ const VECTOR_BLOCKS: usize = 10;
 /// No chunks.
 pub(super) const NOTHING: Range<u32> = CHUNKS..CHUNKS;
 
-/// Chunks that one idle SM casts in a microsecond, and all of them together in the first kernel; measured on an H200.
-const CAST_RATE: usize = 4;
+/// Chunks that one idle SM casts in a microsecond beside a kernel, and all of them together in the first kernel; measured on an H200.
+const CAST_RATE: usize = 3;
 const CAST_RATE_ALL: usize = 260;
 
-/// Chunks that each SM may cast beside its share of attention: in clusters, what makes the chain fastest at 768 and 1024 rows, else in 100 us; measured on
-/// an H200.
-const CAST_BESIDE: u32 = 6;
+/// Chunks that each SM may cast beside its share of attention: those of two SMs in clusters, which makes the chain fastest at 768 and 1024 rows, and one's
+/// in 100 us else; measured on an H200.
+const CAST_BESIDE: u32 = 9;
 const CAST_BESIDE_RATE: usize = 40;
 
 /// Fewer idle SMs than these cast nothing beside the attention projection: they would outlast it.
@@ -73,7 +73,7 @@ impl Shares {
         // Workers join attention in rows of its grid. Causal attention has no such role: only a prepared block is causal.
         let (row, idle) = (attention.grid[0], idle_sms(chip.sms, attention));
         let (second, second_rows, qkv_first) = match casting_form(attention) {
-            Some(form) if form.blocks > 1 => ((CAST_BESIDE * attention.working) as usize, 0, false),
+            Some(form) if form.blocks > 1 => ((CAST_BESIDE * attention.working / 2) as usize, 0, false),
             Some(_) => (chip.sms * attention::time(chip, shape) * CAST_BESIDE_RATE / 10_000, 0, true),
             None if shape.causal => (0, 0, false),
             None => (capacity(idle / row * row, attention::time(chip, shape)), idle / row, false),

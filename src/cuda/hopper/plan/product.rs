@@ -17,15 +17,21 @@ pub struct Tile {
     pub shared: u32,
     /// Time of one wave of blocks in 0.01 us, measured on an H200.
     cost: usize,
+    /// Rows up to which that holds. With more, one that has fewer blocks is faster, though its wave takes longer (H200).
+    most_rows: usize,
 }
 
 impl Tile {
     pub(super) const fn new(m: usize, n: usize, shared: u32, cost: usize) -> Self {
-        Self { m, n, splits: 1, shared, cost }
+        Self::split(m, n, 1, shared, cost)
     }
 
     pub(super) const fn split(m: usize, n: usize, splits: usize, shared: u32, cost: usize) -> Self {
-        Self { m, n, splits, shared, cost }
+        Self { m, n, splits, shared, cost, most_rows: usize::MAX }
+    }
+
+    const fn up_to(self, most_rows: usize) -> Self {
+        Self { most_rows, ..self }
     }
 
     /// Two warps a row of 16 and the producer.
@@ -53,7 +59,7 @@ const QKV_TILES: [Tile; 5] = [
     Tile::new(192, 192, 231_544, 1000),
 ];
 const ATTN_PROJ_TILES: [Tile; 4] = [
-    Tile::new(64, 96, 198_856, 490),
+    Tile::new(64, 96, 198_856, 490).up_to(512),
     Tile::new(64, 128, 215_224, 600),
     Tile::new(128, 96, 202_904, 950),
     Tile::new(128, 192, 231_544, 1500),
@@ -68,7 +74,7 @@ const FC_TILES: [Tile; 5] = [
 const PROJ_TILES: [Tile; 7] = [
     Tile::split(64, 64, 4, 219_320, 410),
     Tile::split(128, 64, 4, 188_600, 630),
-    Tile::split(128, 128, 4, 229_544, 800),
+    Tile::split(128, 128, 4, 229_544, 800).up_to(512),
     Tile::split(64, 192, 2, 227_512, 1010),
     Tile::split(128, 128, 2, 172_184, 1310),
     Tile::split(128, 192, 2, 221_336, 1700),
@@ -93,18 +99,15 @@ pub(super) fn product(chip: Chip, gemm: Gemm, rows: usize) -> Launch {
 /// The tile that takes the least time.
 pub(super) fn fastest(chip: Chip, gemm: Gemm, rows: usize) -> usize {
     let tiles = tiles(gemm);
-    (0..tiles.len()).rev().min_by_key(|&tile| time(chip, gemm, &tiles[tile], rows)).unwrap_or(0)
+    let eligible = (0..tiles.len()).rev().filter(|&tile| rows <= tiles[tile].most_rows);
+    eligible.min_by_key(|&tile| time(chip, gemm, &tiles[tile], rows)).unwrap_or(0)
 }
 
 /// Tiles of the right operand that a block may fetch before its predecessor has ended, where that did not write them: all that it has room for, where the
 /// chain is a sequence of short waits; where every multiprocessor has work, they come in the way of what is still being done. Measured on an H200.
 #[must_use]
-pub fn early(tile: &Tile, rows: usize) -> u32 {
-    match rows {
-        0..=512 => u32::MAX >> 1,
-        513..=1024 => 2,
-        _ => 1 + u32::from(tile.n < 192),
-    }
+pub fn early(rows: usize) -> u32 {
+    if rows <= 512 { u32::MAX >> 1 } else { 1 }
 }
 
 /// Time of a product in this tile, in 0.01 us: its waves of blocks.
