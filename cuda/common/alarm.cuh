@@ -25,7 +25,7 @@ enum Alarm {
 enum Matrix { MATRIX_QKV, MATRIX_ATTN, MATRIX_FC, MATRIX_PROJ };
 
 /* The challenge has weights N(0, 0.02), of which none in 7 million reaches 0.12; gamma up to 1.2; beta up to 0.1; and biases
-   of zero. Fast needs 0.65 of the tolerance on those, so there is little room beside that: by emulation (harness/src/oracle),
+   of zero. Fast needs 0.6 to 0.7 of the tolerance on those, so there is little room beside that: by emulation (harness/src/oracle),
    worst error over tolerance with x uniform and 1024 tokens, nothing raised:
      limits 0.0245 rms, 1.25, 0.125, 0.125   weights N(0, .0215) 0.80, all at once 1.20
      limits below                            weights N(0, .0205) 0.67, all at once 0.81 to 0.95
