@@ -1,4 +1,4 @@
-//! The environment knobs of the table in lib.rs, read once.
+//! The environment: the knobs of the table in lib.rs, and what tools leave there; read once.
 
 use std::env;
 use std::sync::OnceLock;
@@ -27,6 +27,8 @@ pub struct Knobs {
     pub arch: Option<String>,
     /// `SOLVE_PRECISION`
     pub precision: SolvePrecision,
+    /// Whether this process runs under compute-sanitizer or Nsight Compute, by a variable that both set.
+    pub instrumented: bool,
 }
 
 impl Knobs {
@@ -49,7 +51,8 @@ impl Knobs {
             Some(name) => SolvePrecision::from_name(&name)
                 .ok_or_else(|| unknown("SOLVE_PRECISION", &name, "fast, exact or auto"))?,
         };
-        Ok(Self { device, arch: value("SOLVE_ARCH"), precision })
+        let instrumented = env::var_os("NVIDIA_PROCESS_INJECTION_CRASH_REPORTING").is_some();
+        Ok(Self { device, arch: value("SOLVE_ARCH"), precision, instrumented })
     }
 }
 

@@ -20,8 +20,10 @@ enum Alarm {
   ALARM_B_QKV,
   ALARM_B_FC,
   ALARMS = 16,
-  ALARMS_WATCHED = 32  // no alarm, a word further on: warps of the last fast kernel that have seen their weights
+  ALARMS_WATCHED = 32,  // no alarm, a word further on: warps of the last fast kernel that have seen their weights, and WATCHED_LOUD for each that has raised an alarm
+  ALARMS_FEW = 64       // two more sets of alarms, which calls of the few-token kernel take in turns where the exact kernel sleeps
 };
+constexpr unsigned WATCHED_LOUD = 1u << 16;
 enum Matrix { MATRIX_QKV, MATRIX_ATTN, MATRIX_FC, MATRIX_PROJ };
 
 /* The challenge has weights N(0, 0.02), of which none in 7 million reaches 0.12; gamma up to 1.2; beta up to 0.1; and biases
@@ -43,8 +45,11 @@ __device__ __forceinline__ float usual_squares(float count) { return 0.02f * 0.0
 // How the result is chosen.
 enum Rule { RULE_EXACT, RULE_FAST, RULE_AUTO };
 
-__device__ __forceinline__ void raise(unsigned* alarms, int alarm, float value, float usual) {
-  if (!(value <= usual)) atomicMax(alarms + alarm, __float_as_uint(value) & 0x7fffffffu);  // also a NaN
+// Returns whether it did.
+__device__ __forceinline__ bool raise(unsigned* alarms, int alarm, float value, float usual) {
+  const bool unusual = !(value <= usual);  // also a NaN
+  if (unusual) atomicMax(alarms + alarm, __float_as_uint(value) & 0x7fffffffu);
+  return unusual;
 }
 
 // What one thread has seen of a matrix.
@@ -57,16 +62,18 @@ struct Observation {
   }
   __device__ __forceinline__ void add(float4 w) { add(w.x), add(w.y), add(w.z), add(w.w); }
 
-  // By a whole warp, which has seen `count` weights; the mean square of a few says nothing.
-  __device__ __forceinline__ void report(unsigned* alarms, int matrix, float count) {
+  // By a whole warp, which has seen `count` weights; the mean square of a few says nothing. Returns whether this thread has raised an alarm.
+  __device__ __forceinline__ bool report(unsigned* alarms, int matrix, float count) {
 #pragma unroll
     for (int lanes = 16; lanes > 0; lanes /= 2) {
       largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, lanes));
       squares += __shfl_xor_sync(~0u, squares, lanes);
     }
-    if (threadIdx.x % 32 != 0) return;
-    raise(alarms, ALARM_LARGEST + matrix, largest, USUAL_WEIGHT);
-    if (count >= 512) raise(alarms, ALARM_SQUARES + matrix, squares / count, usual_squares(count));
-    if (largest > 0.f && largest < TINY_WEIGHT) atomicOr(alarms + ALARM_TINY, 1u << matrix);
+    if (threadIdx.x % 32 != 0) return false;
+    bool raised = raise(alarms, ALARM_LARGEST + matrix, largest, USUAL_WEIGHT);
+    if (count >= 512) raised |= raise(alarms, ALARM_SQUARES + matrix, squares / count, usual_squares(count));
+    const bool tiny = largest > 0.f && largest < TINY_WEIGHT;
+    if (tiny) atomicOr(alarms + ALARM_TINY, 1u << matrix);
+    return raised || tiny;
   }
 };

@@ -10,6 +10,13 @@ __device__ __forceinline__ void named_barrier_arrive(int id, int threads) { asm 
 __device__ __forceinline__ void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 __device__ __forceinline__ void fence_async_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
+// 9.7.13.7 atom: whoever adds later has seen what was written before
+__device__ __forceinline__ unsigned add_ordered(unsigned* to, unsigned v) {
+  unsigned old;
+  asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;" : "=r"(old) : "l"(to), "r"(v) : "memory");
+  return old;
+}
+
 // 9.7.13.8 red and 9.7.9.8 ld: whoever sees the sum also sees what the adding threads wrote before
 __device__ __forceinline__ void add_released(unsigned* to, unsigned v) { asm volatile("red.add.release.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(v) : "memory"); }
 __device__ __forceinline__ unsigned load_acquire(const unsigned* p) {

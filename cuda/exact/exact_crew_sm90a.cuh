@@ -21,11 +21,6 @@ constexpr unsigned CLOSED = 0x80000000u;
 constexpr int PATIENCE = 1500;  // looks of about 0.7 us: a kernel that just happens to be there should be gone by then
 
 // PTX ISA 9.0, 9.7.13.7 atom
-__device__ __forceinline__ unsigned add_ordered(unsigned* to, unsigned v) {
-  unsigned old;
-  asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;" : "=r"(old) : "l"(to), "r"(v) : "memory");
-  return old;
-}
 __device__ __forceinline__ unsigned or_ordered(unsigned* to, unsigned v) {
   unsigned old;
   asm volatile("atom.or.acq_rel.gpu.global.b32 %0, [%1], %2;" : "=r"(old) : "l"(to), "r"(v) : "memory");

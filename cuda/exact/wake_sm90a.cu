@@ -2,17 +2,31 @@
 #include "common/sync_sm90a.cuh"
 #include "exact/wake_sm90a.cuh"
 
+// Looks at an alarm word of about 0.7 us each, 0.1 ms together: the kernel that raises the last ones ends 10 us after this one has begun.
+constexpr unsigned PATIENCE = 150;
+
+// By one thread. `known`: all alarms are raised; else the exact kernel is to look for itself.
+__device__ __forceinline__ void wake_if_needed(const Wake& wake, bool known) {
+  bool raised = false;
+  const bool rescue = !known || must_rescue(wake.exact.alarms, wake.exact.rule, raised);
+  if (raised && !rescue)  // else the exact kernel does
+    for (int i = 0; i < ALARMS; i++) wake.exact.alarms[i] = 0;
+  if (!rescue && __ldcg(wake.awake) == 0) return;
+  *wake.awake = rescue;
+  set_awake(wake, rescue);
+}
+
 // 32 registers find a place beside a product with 384 threads of 168.
 extern "C" __global__ void __maxnreg__(32) wake(const __grid_constant__ Wake args) {
   // PTX ISA 9.0, 9.7.9.16: a cold memory has them before they are asked for
   asm volatile("prefetch.global.L2 [%0];" ::"l"(args.exact.alarms));
   asm volatile("prefetch.global.L2 [%0];" ::"l"(args.awake));
-  // For its predecessor, whose blocks all run: who waits for a kernel that has yet to begin may keep out a cooperative grid that keeps out that kernel.
-  unsigned polls = 0;
+  pdl_wait();
+  // Watchers may have yet to begin, so nobody waits for them without end: this kernel may keep out a cooperative grid that keeps them out.
+  const unsigned early = __ldcg(args.awake) | any_raised(args.exact.alarms);
+  unsigned watched = 0;
   if (args.exact.watchers > 0)
-    while (load_acquire(args.exact.alarms + ALARMS_WATCHED) != args.exact.watchers) bound(++polls);
-  else
-    pdl_wait();
-  const unsigned loud = __ldcg(args.awake) | any_raised(args.exact.alarms);
-  if (loud && threadIdx.x == 0) wake_if_needed(args);
+    for (unsigned polls = 0; polls < PATIENCE && (watched = load_acquire(args.exact.alarms + ALARMS_WATCHED)) % WATCHED_LOUD != args.exact.watchers;) polls++;
+  const bool known = watched % WATCHED_LOUD == args.exact.watchers;
+  if ((early || watched != args.exact.watchers) && threadIdx.x == 0) wake_if_needed(args, known);
 }

@@ -4,25 +4,23 @@
 #pragma once
 #include <cuda_device_runtime_api.h>
 
+#include <cstddef>
+
 #include "exact/exact.cuh"
 
 struct Wake {
   ExactArgs exact;
   cudaGraphDeviceNode_t node;  // or null: it does not sleep
-  unsigned* awake;             // whether the node is enabled
+  unsigned* awake;             // 0 while the node is disabled
 };
 static_assert(sizeof(Wake) == 88 && sizeof(ExactArgs) == 72);  // as src/cuda/exact.rs puts them together
 
-// By one thread
-__device__ __forceinline__ void wake_if_needed(const Wake& wake) {
-  bool raised;
-  const bool rescue = must_rescue(wake.exact.alarms, wake.exact.rule, raised);
-  if (raised && !rescue)  // else the exact kernel does
-    for (int i = 0; i < ALARMS; i++) wake.exact.alarms[i] = 0;
-  if (!rescue && __ldcg(wake.awake) == 0) return;
-  *wake.awake = rescue;
-  bool done = true;
-  if (rescue) done = cudaGraphKernelNodeSetParam(wake.node, 0, &wake.exact, sizeof wake.exact) == cudaSuccess;
-  done = cudaGraphKernelNodeSetEnabled(wake.node, rescue) == cudaSuccess && done;
-  if (!done) bound(~0u);  // better no result than a wrong one
+// By one thread; better no result than a wrong one
+__device__ __forceinline__ void set_param(const Wake& wake, size_t offset, const void* value, size_t size) {
+  if (cudaGraphKernelNodeSetParam(wake.node, offset, value, size) != cudaSuccess) bound(~0u);
+}
+// Enables the node with this call's arguments, or disables it. By one thread
+__device__ __forceinline__ void set_awake(const Wake& wake, bool rescue) {
+  if (rescue) set_param(wake, 0, &wake.exact, sizeof wake.exact);
+  if (cudaGraphKernelNodeSetEnabled(wake.node, rescue) != cudaSuccess) bound(~0u);
 }

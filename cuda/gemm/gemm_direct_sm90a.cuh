@@ -178,9 +178,9 @@ __device__ __forceinline__ void gemm_direct(const CUtensorMap* a, const float* b
       const bool aligned = (reinterpret_cast<uintptr_t>(b) & 15) == 0;
       Observation seen = aligned ? convert<S, true>(b, base, full, empty) : convert<S, false>(b, base, full, empty);
       if (alarms != nullptr && row == 0) {
-        seen.report(alarms, matrix, 32.f * 4 * S::PIECES * S::PARTS / S::GROUPS);
+        const bool raised = seen.report(alarms, matrix, 32.f * 4 * S::PIECES * S::PARTS / S::GROUPS);
         // The last weights: who judges the result waits for this, not for the end of the kernel.
-        if (matrix == MATRIX_PROJ && threadIdx.x % 32 == 0) add_released(alarms + ALARMS_WATCHED, 1);
+        if (matrix == MATRIX_PROJ && threadIdx.x % 32 == 0) add_released(alarms + ALARMS_WATCHED, raised ? WATCHED_LOUD + 1 : 1);
       }
     } else if (threadIdx.x == S::MULTIPLIERS) {
       produce_a<S>(a, epilogue, base, full, empty, rank * S::PARTS, row);

@@ -8,7 +8,7 @@
    rows the bytes from L2 to the SMs, activations and weights together.
 
    x is read before anything that output depends on is sent, and output is written after everything was received: they
-   may be the same. `x_copy` gets x once more, `alarms` what is unusual about fp32 weights; both may be null. A grid
+   may be the same. `x_copy` gets x once more, `wake` tells what to do about unusual fp32 weights; both may be null. A grid
    smaller than the slices are many takes them in turns. */
 #pragma once
 
@@ -58,7 +58,7 @@ __device__ __forceinline__ void load_norm_row(Row& x, Row& gamma, Row& beta, con
 template <int MT, class W>
 __device__ __forceinline__ void block(const float* x, float* output, const typename W::Matrices& matrices,
                                       const Vectors& vectors, Workspace& workspace, int rows, int seq_len,
-                                      bool causal, float* x_copy, unsigned* alarms) {
+                                      bool causal, float* x_copy, const Wake* wake) {
   using C = Cut<MT, W::SPLIT_PROJ>;
   using QkvS = typename C::Qkv;
   using AttnS = typename C::Attn;
@@ -97,9 +97,12 @@ __device__ __forceinline__ void block(const float* x, float* output, const typen
     load_rows(x, rows, v);
     load_norm<W>(vectors.norm1, gamma, beta);
   }
+  Guard guard(wake, &shared.loud);
+  const Epoch last = workspace.epoch[blockIdx.x];
   if (threadIdx.x == 0) {
     for (int i = 0; i < 5; ++i) barrier_init(&shared.arrived[i], W::ARRIVALS);
     barrier_init_fence();
+    shared.loud = 0;
   }
   __syncthreads();
   if (has_qkv) bring_qkv(wide, 0);
@@ -111,8 +114,8 @@ __device__ __forceinline__ void block(const float* x, float* output, const typen
   };
   if (!has_qkv) bring_others();  // else after LN1, whose input and weights they would delay
 
-  const Epoch last = workspace.epoch[blockIdx.x];
   Exchange& exchange = workspace.copy[last.launches % 2];
+  guard.launches = last.launches;
   using Mine = Share<MT, W>;
   WatchOf<W> watch;
   uint32_t a[D / Mine::DEPTHS / 16][Mine::TILES][4];
@@ -151,9 +154,10 @@ __device__ __forceinline__ void block(const float* x, float* output, const typen
   }
   const Bystander bystander(QkvS::COUNT);
   if (x_copy) bystander.save(x, x_copy, rows);
-  if (alarms) bystander.watch(vectors, alarms);
+  if (wake) bystander.watch(vectors, guard);
   __syncthreads();
   clear(workspace.copy[~last.launches % 2], min(last.rows, MAX_ROWS), last.split, last.split_proj);
+  guard.clear_other();
 
   const auto lay_base = [&](int row) {  // of the row this warp will put together; a lane reads what it wrote
 #pragma unroll
@@ -215,10 +219,12 @@ __device__ __forceinline__ void block(const float* x, float* output, const typen
       next_slice();
       bring_proj(slice, 0);
     }
-    project<ProjS, W, MT, Mine>(shared, proj_arrived, parity, exchange, slice, rows, output, watch, alarms);
+    project<ProjS, W, MT, Mine>(shared, proj_arrived, parity, exchange, slice, rows, output, watch, guard,
+                                slice + grid >= ProjS::COUNT);
   }
   if (threadIdx.x == 0)
     workspace.epoch[blockIdx.x] = {last.launches + 1, static_cast<uint32_t>(rows), C::SPLIT, C::SPLIT_PROJ};
+  guard.judge();
 }
 
 }  // namespace small

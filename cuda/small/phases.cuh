@@ -202,11 +202,11 @@ __device__ __forceinline__ Row assemble(Exchange& exchange, const float* base, i
   return x1;
 }
 
-/* This slice's part of f W + bias + x1: the output. */
+/* This slice's part of f W + bias + x1: the output. `last`: this CTA has no other slice. */
 template <class S, class W, int MT, class Mine, class Shared>
 __device__ __forceinline__ void project(Shared& shared, uint64_t* arrived, uint32_t parity, Exchange& exchange,
                                         int slice, int rows, float* output,
-                                        WatchOf<W>& watch, unsigned* alarms) {
+                                        WatchOf<W>& watch, Guard& guard, bool last) {
   constexpr int DEPTH = S::ROWS / Mine::DEPTHS, BLOCKS = DEPTH / 32,
                 BATCH = MT > 1 || BLOCKS < 8 ? 2 * Mine::GROUPS : 8, VECTORS = 2 * Mine::TILES;
   static_assert(BLOCKS % BATCH == 0);
@@ -251,7 +251,7 @@ __device__ __forceinline__ void project(Shared& shared, uint64_t* arrived, uint3
   watch.template take<S, 1>(look);
   watch.lay_down(shared.fc);  // whose weights and sums are used up
   __syncthreads();
-  watch.report(shared.fc, alarms);
+  watch.report(shared.fc, guard, last);
   if (mine.row < rows) {
     float4 sum = pick_up<Mine::DEPTHS>(area.first + mine.row * S::WIDTH + mine.c, area.stride);
     if (meet<S, MT>(sum, exchange.proj_sums, split, mine.row, column + mine.c))

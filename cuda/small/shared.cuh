@@ -41,6 +41,7 @@ struct Shared {
   alignas(16) float b_qkv[COLS], b_attn[COLS], b_fc[COLS], b_proj[COLS];
   Moments moments;
   uint64_t arrived[5];  // of what block.cuh names
+  unsigned loud;        // of the guard (watch.cuh)
 
   __device__ __forceinline__ Element* qkv() { return qkv_area; }
   __device__ __forceinline__ Element* proj() { return TIGHT ? qkv_area : proj_area; }

@@ -23,20 +23,18 @@ static_assert(sizeof(small::Workspace) == 5310464 && sizeof(small::Prepared) == 
 #define SMALL(MT, ROWS)                                                                                               \
   extern "C" __global__ void __launch_bounds__(small::THREADS, 1)                                                     \
       small_f32_##ROWS(const float* x, float* output, const float* weights, small::Workspace* workspace, int rows,    \
-                       int seq_len, int causal, float* x_copy, unsigned* alarms,                                      \
+                       int seq_len, int causal, float* x_copy,                                                        \
                        const __grid_constant__ small::Fp32Weights::Matrices maps,                                     \
                        const __grid_constant__ Wake wake) {                                                           \
     small::block<MT, small::Fp32Weights>(x, output, maps, vectors_of(weights), *workspace, rows, seq_len,             \
-                                         causal != 0, x_copy, alarms);                                                \
-    small::last_to_watch(wake, alarms);                                                                               \
+                                         causal != 0, x_copy, &wake);                                                 \
   }                                                                                                                   \
   extern "C" __global__ void __launch_bounds__(small::THREADS, 1)                                                     \
       small_f32_unaligned_##ROWS(const float* x, float* output, const float* weights, small::Workspace* workspace,    \
-                                 int rows, int seq_len, int causal, float* x_copy, unsigned* alarms,                  \
+                                 int rows, int seq_len, int causal, float* x_copy,                                    \
                                  const __grid_constant__ Wake wake) {                                                 \
     small::block<MT, small::UnalignedWeights>(x, output, {weights}, vectors_of(weights), *workspace, rows, seq_len,   \
-                                              causal != 0, x_copy, alarms);                                           \
-    small::last_to_watch(wake, alarms);                                                                               \
+                                              causal != 0, x_copy, &wake);                                            \
   }                                                                                                                   \
   extern "C" __global__ void __launch_bounds__(small::THREADS, 1)                                                     \
       small_prepared_##ROWS(const float* x, float* output, const small::Prepared* p, small::Workspace* workspace,     \

@@ -1,7 +1,7 @@
 //! One GPU: its primary context (the one that the runtime API, PyTorch and cudarc share), its loaded kernels, and whether it is still alive.
 
+use std::ptr;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::{env, ptr};
 
 use cudarc::driver::sys;
 use sys::CUdevice_attribute_enum as Attribute;
@@ -12,6 +12,7 @@ use super::driver::{check, is_sticky};
 use super::launchers::Launchers;
 use super::solve::Solver;
 use crate::error::Error;
+use crate::knobs::Knobs;
 
 /// A GPU, opened. Lives as long as the process: its context is retained and never released.
 pub struct Device {
@@ -68,7 +69,7 @@ impl Device {
         let mps = attribute(number, Attribute::CU_DEVICE_ATTRIBUTE_MPS_ENABLED).is_ok_and(|enabled| enabled != 0);
         let (launchers, solver) = (Launchers::new(mps), Mutex::default());
         // Not known of MPS. Under Nsight Compute such a node stays disabled, and under compute-sanitizer (both of CUDA 13.0) the launch fails.
-        let nodes_wake = !mps && env::var_os("NVIDIA_PROCESS_INJECTION_CRASH_REPORTING").is_none();
+        let nodes_wake = !mps && !Knobs::get()?.instrumented;
         Ok(Self { ordinal, arch, sms, nodes_wake, kernels, launchers, solver, context, lost: OnceLock::new() })
     }
 

@@ -80,8 +80,10 @@ pub struct Sleep {
 pub enum Waker {
     /// The step before it, whose last parameter is a `Wake` (cuda/exact/wake_sm90a.cuh).
     Predecessor,
-    /// This kernel, in a launch of its own behind the step of this number.
+    /// This kernel, in a launch of its own behind the step of this number and beside the last product, which raises alarms, too.
     Beside(Function, usize),
+    /// The same in front of the last product, which raises none: then the graph has one end, and its next call need not wait for two.
+    Ahead(Function, usize),
 }
 
 impl Sleep {
@@ -95,18 +97,30 @@ impl Sleep {
                     last.arguments = last.arguments.clone().ending(&[node, awake]);
                 }
             }
-            Waker::Beside(function, _) => steps.push(Step {
-                what: "launch of what wakes the exact block",
-                function,
-                grid: [1, 1, 1],
-                threads: 32,
-                shared: 0,
-                edge: Edge::Programmatic,
-                cooperative: false,
-                arguments: Arguments::new().containing(&exact.arguments, &[node, awake]),
-            }),
+            Waker::Beside(function, _) | Waker::Ahead(function, _) => {
+                steps.push(wake(function, Arguments::new().containing(&exact.arguments, &[node, awake])));
+            }
         }
     }
+}
+
+fn wake(function: Function, arguments: Arguments) -> Step {
+    Step {
+        what: "launch of what wakes the exact block",
+        function,
+        grid: [1, 1, 1],
+        threads: 32,
+        shared: 0,
+        edge: Edge::Programmatic,
+        cooperative: false,
+        arguments,
+    }
+}
+
+/// A launch of the same kernel that is never to run.
+#[must_use]
+pub fn idle(function: Function) -> Step {
+    wake(function, Arguments::new().words(&[0; 11]))
 }
 
 /// What a launch does, as `ExactArgs::phases` says it.

@@ -17,6 +17,7 @@ use crate::options::Stream;
 
 /// Shapes whose graphs are kept.
 const KEPT: usize = 16;
+const _: () = assert!(KEPT * size_of::<u32>() <= AWAKE.end - AWAKE.start);
 
 /// The graphs of one workspace, the latest used first.
 #[derive(Default)]
@@ -70,8 +71,8 @@ impl Graphs {
             None => {
                 let steps = block::forward(device, shape, buffers, &mut kept.maps, alone)?;
                 let sleep = block::sleep(device, shape, steps.len());
-                let awake = buffers.parts.alarms + AWAKE + 4 * kept.number as u64;
-                kept.graph = Some(Graph::new(steps, sleep.map(|sleep| (sleep, awake)), stream)?);
+                let awake = buffers.parts.alarms + (AWAKE.start + kept.number * size_of::<u32>()) as u64;
+                kept.graph = Some(Graph::new(steps, sleep.map(|sleep| (sleep, awake)), block::idle(device), stream)?);
             }
         }
         kept.buffers = *buffers;
@@ -126,8 +127,13 @@ struct Sleeper {
 }
 
 impl Graph {
-    /// Of these steps. `sleep`: how the last of them sleeps, and an address for its own use.
-    fn new(mut steps: Vec<Step>, sleep: Option<(Sleep, u64)>, stream: Stream) -> Result<Self, Error> {
+    /// Of these steps. `sleep`: how the last of them sleeps, and an address for its own use. `idle`: see [`block::idle`].
+    fn new(
+        mut steps: Vec<Step>,
+        sleep: Option<(Sleep, u64)>,
+        idle: Option<Step>,
+        stream: Stream,
+    ) -> Result<Self, Error> {
         let mut template = ptr::null_mut();
         // SAFETY: writes one graph.
         check("cuGraphCreate", unsafe { sys::cuGraphCreate(&mut template, 0) })?;
@@ -138,14 +144,11 @@ impl Graph {
             sleep.replace(&mut steps, name, awake);
             graph.sleeper = Some(Sleeper { sleep, node, name, awake });
         }
+        let waker = graph.sleeper.as_ref().map(|sleeper| sleeper.sleep.waker);
         for (number, step) in steps.iter().enumerate() {
             let node = add_node(template, step)?;
-            let before = match graph.sleeper {
-                Some(Sleeper { sleep: Sleep { waker: Waker::Beside(_, before), .. }, .. })
-                    if number + 1 == steps.len() =>
-                {
-                    Some(before)
-                }
+            let before = match waker {
+                Some(Waker::Beside(_, before) | Waker::Ahead(_, before)) if number + 1 == steps.len() => Some(before),
                 _ => number.checked_sub(1),
             };
             if let Some(before) = before {
@@ -154,16 +157,30 @@ impl Graph {
             graph.nodes.push(node);
         }
         graph.steps = steps;
-        if let Some(sleeper) = &graph.sleeper {
-            for &before in graph.nodes.iter().rev().take(2) {
-                connect(template, before, sleeper.node, Edge::Full)?;
-            }
+        let idle = match (&graph.sleeper, idle) {
+            (Some(sleeper), _) => Some(sleeper.node),
+            (None, Some(idle)) if graph.nodes.len() > 1 => Some(add_node(template, &idle)?),
+            _ => None,
+        };
+        if let Some(idle) = idle {
+            let full = |before, after| connect(template, before, after, Edge::Full);
+            let last = match (waker, &graph.nodes[..]) {
+                (Some(Waker::Beside(..)), &[.., product, waker]) => full(waker, idle).map(|()| product)?,
+                (Some(Waker::Ahead(..)), &[.., product, waker]) => full(waker, product).map(|()| product)?,
+                (_, &[.., last]) => last,
+                _ => idle,
+            };
+            // The GPU passes over the node while the last kernel still runs, so the end of the graph is another.
+            connect(template, last, idle, Edge::Programmatic)?;
+            let end = add_empty_node(template)?;
+            full(last, end)?;
+            full(idle, end)?;
         }
         // SAFETY: the graph was just built.
         check("cuGraphInstantiate", unsafe { sys::cuGraphInstantiateWithFlags(&mut graph.exec, template, 0) })?;
-        if let Some(sleeper) = &graph.sleeper {
+        if let Some(idle) = idle {
             // SAFETY: a node of this graph.
-            check("cuGraphNodeSetEnabled", unsafe { sys::cuGraphNodeSetEnabled(graph.exec, sleeper.node, 0) })?;
+            check("cuGraphNodeSetEnabled", unsafe { sys::cuGraphNodeSetEnabled(graph.exec, idle, 0) })?;
             // What the device changes must be there before. SAFETY: an instantiated graph and the caller's live stream.
             check("cuGraphUpload", unsafe { sys::cuGraphUpload(graph.exec, raw(stream)) })?;
         }
@@ -239,6 +256,14 @@ fn add_node(graph: sys::CUgraph, step: &Step) -> Result<sys::CUgraphNode, Error>
         // SAFETY: the node was just added.
         check("cuGraphKernelNodeSetAttribute", unsafe { sys::cuGraphKernelNodeSetAttribute(node, attribute, &value) })?;
     }
+    Ok(node)
+}
+
+/// A node that only waits for others.
+fn add_empty_node(graph: sys::CUgraph) -> Result<sys::CUgraphNode, Error> {
+    let mut node = ptr::null_mut();
+    // SAFETY: adds to a graph that is being built.
+    check("cuGraphAddEmptyNode", unsafe { sys::cuGraphAddEmptyNode(&mut node, graph, ptr::null(), 0) })?;
     Ok(node)
 }
 

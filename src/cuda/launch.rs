@@ -104,8 +104,8 @@ pub struct Step {
 }
 
 /// Most parameters that a kernel has.
-const MAX_PARAMETERS: usize = 11;
-/// Most bytes of them: the few-token kernel's four tensor maps and eleven others.
+const MAX_PARAMETERS: usize = 10;
+/// Most bytes of them: the few-token kernel's four tensor maps and what wakes the exact kernel.
 const MAX_BYTES: usize = 768;
 
 /// The values of a kernel's parameters, each aligned for its type.

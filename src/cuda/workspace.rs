@@ -41,9 +41,9 @@ pub mod vectors {
 }
 
 /// Bytes of what alarms tell.
-pub const ALARMS_BYTES: usize = 256;
-/// Where behind the alarms one int for each of up to 16 graphs says whether its exact kernel is awake.
-pub const AWAKE: u64 = 192;
+pub const ALARMS_BYTES: usize = 512;
+/// Where behind the alarms one int for each graph says whether its exact kernel is awake, up to where the few-token kernel has its own alarms.
+pub const AWAKE: std::ops::Range<usize> = 192..256;
 /// Bytes of the counters that the exact kernel's memory begins with.
 const COUNTERS: usize = 256;
 /// Bytes of what Hopper's few-token kernel keeps, and of its form of prepared weights (cuda/small).
@@ -65,7 +65,7 @@ const _: () = assert!(FEW[0].is_multiple_of(256) && FEW[1].is_multiple_of(256));
 /// Addresses of the parts, 0 for one that its purpose does without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
-    /// uint[64]: what the fast kernels found unusual about the weights (cuda/common/alarm.cuh), 0 while nothing is
+    /// uint[128]: what the fast kernels found unusual about the weights (cuda/common/alarm.cuh), 0 while nothing is
     pub alarms: u64,
     /// half[7077888]: [`packed`]
     pub packed: u64,

@@ -250,10 +250,7 @@ impl Call<'_> {
         let Buffers { x, output, weights: from, x_copy, parts, .. } = self.buffers;
         let from = if weights == FewWeights::Prepared { parts.few_weights } else { *from };
         let counts = [u64::from(self.rows()), self.shape.seq_len as u64, u64::from(self.shape.causal)];
-        let mut arguments = Arguments::each(&[*x, *output, from, parts.few]).each_more(&counts).each_more(&[*x_copy]);
-        if weights != FewWeights::Prepared {
-            arguments = arguments.each_more(&[self.alarms]);
-        }
+        let arguments = Arguments::each(&[*x, *output, from, parts.few]).each_more(&counts).each_more(&[*x_copy]);
         if weights != FewWeights::Aligned {
             return Ok(arguments);
         }
