@@ -22,11 +22,16 @@ extern "C" __global__ void __maxnreg__(32) wake(const __grid_constant__ Wake arg
   asm volatile("prefetch.global.L2 [%0];" ::"l"(args.exact.alarms));
   asm volatile("prefetch.global.L2 [%0];" ::"l"(args.awake));
   pdl_wait();
+  // Those of the kernels before. By an address of its own, or the compiler would hand the same values to whoever looks again below.
+  const unsigned* alarms = args.exact.alarms;
+  asm volatile("" : "+l"(alarms));
+  const unsigned early = __ldcg(args.awake) | any_raised(alarms);
   // Watchers may have yet to begin, so nobody waits for them without end: this kernel may keep out a cooperative grid that keeps them out.
-  const unsigned early = __ldcg(args.awake) | any_raised(args.exact.alarms);
   unsigned watched = 0;
-  if (args.exact.watchers > 0)
+  if (args.exact.watchers > 0) {
+#pragma unroll 1
     for (unsigned polls = 0; polls < PATIENCE && (watched = load_acquire(args.exact.alarms + ALARMS_WATCHED)) % WATCHED_LOUD != args.exact.watchers;) polls++;
+  }
   const bool known = watched % WATCHED_LOUD == args.exact.watchers;
   if ((early || watched != args.exact.watchers) && threadIdx.x == 0) wake_if_needed(args, known);
 }
