@@ -11,17 +11,6 @@
 #include "common/sync_sm90a.cuh"
 #include "common/wgmma_sm90a.cuh"
 
-// 9.7.14.7 elect.sync: true in one lane of the warp
-__device__ __forceinline__ bool elect_one() {
-  uint32_t elected;
-  asm volatile(
-      "{\n.reg .pred p;\n"
-      "elect.sync _|p, 0xffffffff;\n"
-      "selp.u32 %0, 1, 0, p;\n}\n"
-      : "=r"(elected));
-  return elected;
-}
-
 template <class T>
 struct AttentionConsumer {
   const AttentionSmem<T>& smem;
@@ -148,9 +137,7 @@ struct AttentionConsumer {
   __device__ __forceinline__ void run() {
     Ring<T::STAGES> now;
     int tile = work.tiles - 1 - key_group;
-    if (key_group > 0) now.advance();
-    if (T::BLOCKS > 1)
-      for (int i = 0; i < work.stream; i++) now.advance();
+    now.stage = T::BLOCKS > 1 ? work.stream : key_group;
     load_q();
     mbarrier_wait_or_fault(smem.k_full(now.stage), now.parity);
     issue_scores(now.stage);

@@ -48,6 +48,17 @@ __device__ __forceinline__ uint32_t clock_low() {
   return now;
 }
 
+// 9.7.14.7 elect.sync: true in one lane of the warp. ptxas knows that a branch on it has one thread, and issues copies there without a loop over lanes
+__device__ __forceinline__ bool elect_one() {
+  uint32_t elected;
+  asm volatile(
+      "{\n.reg .pred p;\n"
+      "elect.sync _|p, 0xffffffff;\n"
+      "selp.u32 %0, 1, 0, p;\n}\n"
+      : "=r"(elected));
+  return elected;
+}
+
 // The thread's warp, in a way that ptxas knows to be the same for all lanes: descriptors made from it then lie in uniform registers. Otherwise each wgmma
 // waits for two moves there, and those for the wgmma before it: 80 clocks each instead of 32 to 48 for 64 columns
 __device__ __forceinline__ int uniform_warp() { return __shfl_sync(0xffffffffu, threadIdx.x / 32, 0); }

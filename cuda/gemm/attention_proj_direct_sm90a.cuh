@@ -183,7 +183,7 @@ struct AttentionProj {
     else
       fence_async_shared();
     cluster_wait();  // every block of the cluster has its barriers
-    if (!stays && lane == 0)
+    if (!stays && elect_one())
       cluster_copy(cluster_address(base + INCOMING + rank * PART + group * PIECE, warp), to, PIECE, cluster_address(received, warp));
   }
   // Of 16 bytes of a row of a piece; eight rows further: + PIECE / 2
@@ -196,7 +196,7 @@ __device__ __forceinline__ void attention_proj(const CUtensorMap* qkv, const CUt
   using A = AttentionProj<KEYS>;
   static_assert(A::N_TILES == 8 && A::WIDE == 32, "eight threads a row");
   const A block(args);
-  if (threadIdx.x == 0) block.init(qkv);
+  if (uniform_warp() == 0 && elect_one()) block.init(qkv);
   AttentionProjRow<A> finished;
   finished.row = block.row64 + 16 * block.rank + threadIdx.x / 8, finished.column = block.n + threadIdx.x % 8 * 4;
   const bool finishes = threadIdx.x < 128;
@@ -205,7 +205,7 @@ __device__ __forceinline__ void attention_proj(const CUtensorMap* qkv, const CUt
   if (packed == nullptr) aligned(args.weights) ? block.template convert<true>() : block.template convert<false>();
   __syncthreads();
   cluster_arrive();
-  if (block.thread == 0) {
+  if (block.warp == 0 && elect_one()) {
     mbarrier_expect(block.loaded, (packed == nullptr ? 0 : A::W_BYTES) + 8192 + 2 * KEYS * 128);
     if (packed != nullptr) tma_load_2d(block.weights, packed, block.n + block.group * A::WIDE, block.rank * A::DEPTH, block.loaded);
     pdl_wait();

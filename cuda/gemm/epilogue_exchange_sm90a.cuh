@@ -110,7 +110,7 @@ struct ExchangeEpilogue {
     fence_async_shared();
     cluster_wait();  // the peers have their barriers
     __syncwarp();
-    if (lane == 0) {
+    if (elect_one()) {
 #pragma unroll
       for (int i = 1; i < S::SPLITS; i++) {
         const int to = (RANK + i) % S::SPLITS;

@@ -52,7 +52,7 @@ struct HalfEpilogue {
     if (first)
       mbarrier_wait(bias_full, 0);
     else {
-      if (lane == 0) bulk_wait_read<0>();
+      if (elect_one()) bulk_wait_read<0>();
       __syncwarp();
     }
     first = false;
@@ -84,13 +84,13 @@ struct HalfEpilogue {
     }
     fence_async_shared();
     __syncwarp();
-    if (lane == 0) {
+    if (elect_one()) {
 #pragma unroll
       for (int box = 0; box < BOXES; box++) tma_store_2d(out, staging + box * BOX_BYTES, n + box * COLUMNS, row);
       bulk_commit();
     }
   }
   __device__ void end() const {
-    if (threadIdx.x % 32 == 0) bulk_wait_read<0>();
+    if (elect_one()) bulk_wait_read<0>();
   }
 };

@@ -56,7 +56,7 @@ struct NormEpilogue {
   // The residual comes during the main loop, into the boxes that x1 will take.
   __device__ void prepare(int row, int n) {
     const int lane = threadIdx.x % 32;
-    if (lane == 0) bulk_wait_read<0>();  // the boxes of the tile before
+    if (elect_one()) bulk_wait_read<0>();  // the boxes of the tile before
     __syncwarp();
     const float* from = args.residual + static_cast<size_t>(row + lane / 8) * S::N + n + lane % 8 * 4;
 #pragma unroll
@@ -110,7 +110,7 @@ struct NormEpilogue {
     store_x1(d, row, n);
     float scale[2], shift[2];  // h = (x1 scale + shift) gamma + beta
     combine(row + lane / 4, scale, shift);
-    if (lane == 0) bulk_wait_read<0>();  // x1 has left its boxes
+    if (elect_one()) bulk_wait_read<0>();  // x1 has left its boxes
     __syncwarp();
     store_h(d, row, n, scale, shift);
   }
@@ -125,7 +125,7 @@ struct NormEpilogue {
     }
     fence_async_shared();
     __syncwarp();
-    if (lane == 0) {
+    if (elect_one()) {
       for (int box = 0; box < BOXES; box++) tma_store_2d(x1, staging + box * 2048, n + 32 * box, row);
       bulk_commit();
     }
@@ -181,12 +181,12 @@ struct NormEpilogue {
     }
     fence_async_shared();
     __syncwarp();
-    if (lane == 0) {
+    if (elect_one()) {
       for (int box = 0; box < BOXES; box++) tma_store_2d(h, staging + box * 1024, n + 32 * box, row);
       bulk_commit();
     }
   }
   __device__ void end() const {
-    if (threadIdx.x % 32 == 0) bulk_wait_read<0>();
+    if (elect_one()) bulk_wait_read<0>();
   }
 };

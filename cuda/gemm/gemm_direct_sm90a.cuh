@@ -161,7 +161,7 @@ __device__ __forceinline__ void gemm_direct(const CUtensorMap* a, const float* b
   const int rank = S::SPLITS > 1 ? static_cast<int>(cluster_rank()) : 0;
   const int row = tile / S::N_TILES * S::BM, n = tile % S::N_TILES * S::BN;
   epilogue.at(base + Memory::EPILOGUE, empty + 8 * S::STAGES, rank);
-  if (threadIdx.x == S::MULTIPLIERS) {
+  if (warp == S::MULTIPLIERS / 32 && elect_one()) {
     prefetch_tensor_map(a);
     for (int s = 0; s < S::STAGES; s++) {
       mbarrier_init(full + 8 * s, 1 + S::CONVERTERS / S::GROUPS);
@@ -172,8 +172,8 @@ __device__ __forceinline__ void gemm_direct(const CUtensorMap* a, const float* b
   }
   __syncthreads();
   if (Epilogue::CLUSTER_PHASES > 0) cluster_arrive();
-  if (threadIdx.x >= S::MULTIPLIERS) {
-    if (threadIdx.x >= S::MULTIPLIERS + 32) {
+  if (warp >= S::MULTIPLIERS / 32) {
+    if (warp > S::MULTIPLIERS / 32) {
       b += static_cast<size_t>(rank * S::PARTS * S::DEPTH) * S::N + n;
       const bool aligned = (reinterpret_cast<uintptr_t>(b) & 15) == 0;
       Observation seen = aligned ? convert<S, true>(b, base, full, empty) : convert<S, false>(b, base, full, empty);
@@ -182,7 +182,7 @@ __device__ __forceinline__ void gemm_direct(const CUtensorMap* a, const float* b
         // The last weights: who judges the result waits for this, not for the end of the kernel.
         if (matrix == MATRIX_PROJ && threadIdx.x % 32 == 0) add_released(alarms + ALARMS_WATCHED, raised ? WATCHED_LOUD + 1 : 1);
       }
-    } else if (threadIdx.x == S::MULTIPLIERS) {
+    } else if (elect_one()) {
       produce_a<S>(a, epilogue, base, full, empty, rank * S::PARTS, row);
     }
     __syncwarp();

@@ -125,7 +125,7 @@ __device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], Ring<S::STA
   int previous = 0;
   for (int k_block = 0; k_block < S::K_BLOCKS; k_block++) {
     if (S::WARPGROUPS > 1 && warpgroup > 0 && k_block == S::K_BLOCKS - S::LEAD) named_barrier_sync(LEAD_BARRIER + warpgroup - 1, 256);
-    mbarrier_wait(full + 8 * at.stage, at.parity);
+    mbarrier_wait_or_fault(full + 8 * at.stage, at.parity);
     const uint32_t stage = ring + at.stage * S::STAGE_BYTES;
     const uint64_t a = wgmma_at(a_form, stage + warpgroup * 8192), b = wgmma_at(b_form, stage + S::A_BYTES);
     wgmma_fence();
@@ -166,10 +166,29 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
   const int tiles = (rows + S::BM - 1) / S::BM * S::N_TILES;
   const int rank = S::SPLITS > 1 ? static_cast<int>(cluster_rank()) : 0;
   epilogue.at(base + Memory::EPILOGUE, empty + 8 * S::STAGES, rank);
-  if (warp == 4 * S::WARPGROUPS) {
-    if (lane == 0) {
-      prefetch_tensor_map(a);
-      prefetch_tensor_map(b);
+  // ptxas lays the second of two branches out first: the producer's code, which nothing has run before, follows upon the kernel's start
+  if (warp < 4 * S::WARPGROUPS) {
+    named_barrier_sync(START_BARRIER, S::THREADS);
+    if (Epilogue::CLUSTER_PHASES > 0) cluster_arrive();
+    Ring<S::STAGES> at;
+    int tile = block;
+    do {
+      const int row = tile / S::N_TILES * S::BM + 16 * warp, n = tile % S::N_TILES * S::BN;
+      if (!Epilogue::LATE) epilogue.prepare(row, n);
+      if (warp == 0 && tile == block) {
+        pdl_wait();
+        if (lane == 0) mbarrier_arrive(ended);
+      }
+      float d[S::BN / 2];
+      multiply_tile<S>(d, at, base, full, empty, S::WARPGROUPS == 1 ? 0 : warp / 4, [&] {
+        if (Epilogue::LATE) epilogue.prepare(row, n);
+      });
+      epilogue.finish(d, row, n);
+      tile += blocks;
+    } while (Epilogue::CLUSTER_PHASES == 0 && tile < tiles);
+    epilogue.end();
+  } else {
+    if (elect_one()) {
       for (int s = 0; s < S::STAGES; s++) {
         mbarrier_init(full + 8 * s, 1);
         mbarrier_init(empty + 8 * s, S::WARPGROUPS);
@@ -177,11 +196,13 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
       mbarrier_init(ended, 1);
       epilogue.init();
       fence_mbarrier_init();
+      prefetch_tensor_map(a);
+      prefetch_tensor_map(b);
     }
     __syncwarp();
     named_barrier_arrive(START_BARRIER, S::THREADS);
     if (Epilogue::CLUSTER_PHASES > 0) cluster_arrive();
-    if (lane == 0)
+    if (elect_one())
       GemmProducer<S>{a, b, base, full, empty, ended, rank * S::K_BLOCKS}.run(epilogue, block, tiles, blocks, early);
     __syncwarp();
     if (Epilogue::CLUSTER_PHASES > 0) cluster_wait();
@@ -189,25 +210,5 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
       cluster_arrive();
       cluster_wait();
     }
-    return;
   }
-  named_barrier_sync(START_BARRIER, S::THREADS);
-  if (Epilogue::CLUSTER_PHASES > 0) cluster_arrive();
-  Ring<S::STAGES> at;
-  int tile = block;
-  do {
-    const int row = tile / S::N_TILES * S::BM + 16 * warp, n = tile % S::N_TILES * S::BN;
-    if (!Epilogue::LATE) epilogue.prepare(row, n);
-    if (warp == 0 && tile == block) {
-      pdl_wait();
-      if (lane == 0) mbarrier_arrive(ended);
-    }
-    float d[S::BN / 2];
-    multiply_tile<S>(d, at, base, full, empty, S::WARPGROUPS == 1 ? 0 : warp / 4, [&] {
-      if (Epilogue::LATE) epilogue.prepare(row, n);
-    });
-    epilogue.finish(d, row, n);
-    tile += blocks;
-  } while (Epilogue::CLUSTER_PHASES == 0 && tile < tiles);
-  epilogue.end();
 }
