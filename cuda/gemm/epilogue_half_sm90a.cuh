@@ -1,7 +1,7 @@
 /* out(rows, N) fp16 = act(C + bias), act = identity or tanh GELU.
    A warp turns its 16 x BN accumulators into swizzled 16-row boxes in shared memory and stores them with the copy engine,
-   which drops rows past the end; all at once, because each fence waits for all that the warp has under way. Boxes have
-   memory of their own, so that the ring already fills for the next tile. */
+   which drops rows past the end; each as soon as it is there, because an SM writes but 16 bytes a clock, and the next kernel
+   waits for the last of them. Boxes have memory of their own, so that the ring already fills for the next tile. */
 #pragma once
 #include "gemm/gemm_sm90a.cuh"
 
@@ -81,14 +81,11 @@ struct HalfEpilogue {
         const uint32_t chunk = i + lane / 16;
         stmatrix_x4(to + (COLUMNS == 64 ? swizzle_128(r, chunk) : swizzle_64(r, chunk)), h[0], h[1], h[2], h[3]);
       }
+      fence_async_shared();
+      __syncwarp();
+      if (elect_one()) tma_store_2d(out, to, n + box * COLUMNS, row);
     }
-    fence_async_shared();
-    __syncwarp();
-    if (elect_one()) {
-#pragma unroll
-      for (int box = 0; box < BOXES; box++) tma_store_2d(out, staging + box * BOX_BYTES, n + box * COLUMNS, row);
-      bulk_commit();
-    }
+    if (elect_one()) bulk_commit();
   }
   __device__ void end() const {
     if (elect_one()) bulk_wait_read<0>();
