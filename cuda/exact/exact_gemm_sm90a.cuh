@@ -15,14 +15,16 @@
 
 namespace exact90 {
 
-template <int BN_>
+// LEAD: by so many k-blocks the first warpgroup ends before the second, so that its epilogue runs beside the other's products.
+template <int BN_, int LEAD_ = 0>
 struct Form {
-  static constexpr int BN = BN_, SLOTS = BN == GROUP ? WIDE_SLOTS : NARROW_SLOTS;
+  static constexpr int LEAD = LEAD_, BN = BN_, SLOTS = BN == GROUP ? WIDE_SLOTS : NARROW_SLOTS;
   static constexpr int A_BYTES = 2 * IMAGE, B_BYTES = BN / 64 * IMAGE, SLOT_BYTES = A_BYTES + B_BYTES;
   static constexpr int FULL = BN == GROUP ? BAR_WIDE : BAR_NARROW, EMPTY = FULL + 8 * SLOTS;
   static_assert((BN == GROUP || BN == 64) && SLOTS * SLOT_BYTES <= RING_BYTES, "fits");
 };
 using Wide = Form<GROUP>;
+using Leading = Form<GROUP, 2>;
 using Narrow = Form<64>;
 
 // How a product is cut into units; the same for both roles.
@@ -64,7 +66,8 @@ template <class F>
 __device__ __forceinline__ void multiply(float (&d)[F::BN / 2], Ring<F::SLOTS>& at, uint32_t shared, int k_blocks, int thread) {
   constexpr uint64_t A_FORM = wgmma_descriptor<128>(16, 1024), B_FORM = wgmma_descriptor<128>(IMAGE, 1024);
   const bool releases = thread % 128 == 0;
-  const uint32_t ring = shared + S_RING + uniform_group() * IMAGE;
+  const int group = uniform_group();
+  const uint32_t ring = shared + S_RING + group * IMAGE;
 #pragma unroll
   for (int i = 0; i < F::BN / 2; i++) d[i] = 0.f;  // else the compiler keeps its registers from the kernel's start
   // The two places before `stage`: nothing reads them any more.
@@ -82,13 +85,19 @@ __device__ __forceinline__ void multiply(float (&d)[F::BN / 2], Ring<F::SLOTS>& 
                    b_hi = wgmma_at(B_FORM, shared + S_RING + hi * F::SLOT_BYTES + F::A_BYTES),
                    a_lo = wgmma_at(A_FORM, ring + at.stage * F::SLOT_BYTES),
                    b_lo = wgmma_at(B_FORM, shared + S_RING + at.stage * F::SLOT_BYTES + F::A_BYTES);
+    const bool stands_back = F::LEAD && group == 1 && k == k_blocks - F::LEAD;
+    if (stands_back) {  // and holds no place of the ring that the other one needs
+      wgmma_wait<0>();
+      release_before(hi);
+      named_barrier_sync(LEAD_BARRIER, CONSUMERS);
+    }
     mbarrier_wait_or_fault(shared + F::FULL + 8 * hi, hi_parity);
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < 4; i++) Wgmma<F::BN>::template ss<1>(d, wgmma_further(a_hi, 32 * i), wgmma_further(b_hi, 2048 * i), 1);
     wgmma_commit();
     wgmma_wait<1>();
-    if (k > 0) release_before(hi);  // the k-block before
+    if (k > 0 && !stands_back) release_before(hi);  // the k-block before
     mbarrier_wait_or_fault(shared + F::FULL + 8 * at.stage, at.parity);
     wgmma_fence();
 #pragma unroll
@@ -100,6 +109,7 @@ __device__ __forceinline__ void multiply(float (&d)[F::BN / 2], Ring<F::SLOTS>& 
   } while (++k < k_blocks);
   wgmma_wait<0>();
   release_before(at.stage);
+  if (F::LEAD && group == 0) named_barrier_arrive(LEAD_BARRIER, CONSUMERS);
 }
 
 // Two vectors of a tile's columns: asked for before the products, put where the warpgroup reads them after.

@@ -8,11 +8,13 @@
 namespace exact90 {
 
 constexpr int QUARTERS = 4;
+// Words of memory where the blocks of a tile may meet, behind the one of the grid barrier; 0 before the first launch
+constexpr int AT_TILES = 128, TILE_WORDS = 32;
+static_assert(AT_TILES + 4 * TILE_WORDS <= AT_VECTORS, "in front of the vectors");
 
-// enter() waits for the other blocks: before the product, and, after leave(), behind it.
-template <class Enter, class Leave>
+// enter() waits for the other blocks: before the product, and, after leave(), behind it (there for those of the tile).
+template <class F, class Enter, class Leave>
 __device__ __forceinline__ void product_to_output(Ring<WIDE_SLOTS>& at, uint32_t shared, const ExactArgs& args, float a_inverse, Enter enter, Leave leave) {
-  using F = Wide;
   constexpr int VECTORS = F::BN / 8 / QUARTERS;
   const Units<F> units(padded_rows(args), D, FFN / 64, QUARTERS);
   const Spot<F> spot(units);
@@ -24,6 +26,10 @@ __device__ __forceinline__ void product_to_output(Ring<WIDE_SLOTS>& at, uint32_t
   };
   float4 own[VECTORS];
   float2 bias[VECTORS], x1[2][VECTORS];
+  if (F::LEAD) {  // behind a loop over stages: see Sums
+#pragma unroll
+    for (int i = 0; i < VECTORS; i++) own[i] = make_float4(0.f, 0.f, 0.f, 0.f);
+  }
   if (units.more()) {
     float sum[F::BN / 2];
     int turn = 0;
