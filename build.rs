@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::SystemTime;
 
 use sha2::{Digest, Sha256};
 
@@ -177,6 +178,7 @@ impl Nvcc {
             return Ok(());
         }
 
+        let begun = SystemTime::now();
         // Another cargo may be building the other profile: the file appears whole or not at all.
         let unfinished = beside(&image.output, &std::process::id().to_string());
         let result = command.arg("-o").arg(&unfinished).output().map_err(|error| format!("{line}\n{error}"))?;
@@ -188,7 +190,10 @@ impl Nvcc {
             let text = if slow.is_empty() { said.into_owned() } else { slow.join("\n") };
             return Err(format!("{line}\n{}{text}", String::from_utf8_lossy(&result.stdout)));
         }
-        fs::rename(&unfinished, &image.output)
+        // As old as what nvcc has read at most: a source that changed meanwhile is newer.
+        let dated = fs::File::options().append(true).open(&unfinished).and_then(|file| file.set_modified(begun));
+        dated
+            .and_then(|()| fs::rename(&unfinished, &image.output))
             .and_then(|()| fs::write(&stamp, line))
             .map_err(|error| format!("{}: {error}", stamp.display()))
     }
