@@ -78,33 +78,30 @@ __device__ __forceinline__ void exchange_and_store(const AttentionConsumer<T>& c
 template <class T>
 __device__ __forceinline__ void attention_cluster_block(const CUtensorMap* qkv, const ClusterArgs& args) {
   const AttentionSmem<T> smem = {attention_memory()};
-  const int warp = uniform_warp();
+  const int warp = __shfl_sync(0xffffffffu, threadIdx.x >> 5, 0), lane = threadIdx.x & 31;
+  const bool producer = warp == 4 * T::CONSUMERS && lane == 0;
+  if (producer) {
+    attention_init(smem, args.seq_len);
+    prefetch_tensor_map(qkv);
+  }
+  __syncthreads();
+  cluster_arrive();
   if (warp >= 4 * T::CONSUMERS) {
     registers_decrease<T::PRODUCER_REGISTERS>();
     const int caster = warp - 4 * T::CONSUMERS - 1;
-    if (caster < 0) {
+    if (producer) {
       const AttentionProducer<T> loads(qkv, smem, args.seq_len);
-      if (elect_one()) attention_init(smem, loads.work);
-      __syncwarp();
-      named_barrier_arrive(ATTENTION_START, T::THREADS);
-      cluster_arrive();
-      if (elect_one()) {
-        pdl_wait();
-        loads.run();
-      }
-    } else {
-      if (caster == 2 && elect_one()) prefetch_tensor_map(qkv);
-      named_barrier_sync(ATTENTION_START, T::THREADS);
-      cluster_arrive();
-      if (caster < T::CAST_WARPS) cast_in_warp(args.cast, smem, caster);
+      pdl_wait();
+      pdl_launch();
+      loads.run();
+    } else if (caster >= 0 && caster < T::CAST_WARPS) {
+      cast_beside(args.cast, smem.cast(caster), smem.cast_full(caster), caster * gridDim.x + blockIdx.x, T::CAST_WARPS * gridDim.x);
     }
     __syncwarp();
     cluster_wait();
   } else {
     registers_increase<T::CONSUMER_REGISTERS>();
     const AttentionWork work = attention_work<T>(args.seq_len, warp >> 2);
-    named_barrier_sync(ATTENTION_START, T::THREADS);
-    cluster_arrive();
     AttentionConsumer<T> consumer(smem, work, warp >> 2, warp & 3);
     consumer.run();
     exchange_and_store(consumer, args.att);

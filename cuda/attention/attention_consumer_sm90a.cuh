@@ -137,7 +137,9 @@ struct AttentionConsumer {
   __device__ __forceinline__ void run() {
     Ring<T::STAGES> now;
     int tile = work.tiles - 1 - key_group;
-    now.stage = T::BLOCKS > 1 ? work.stream : key_group;
+    if (key_group > 0) now.advance();
+    if (T::BLOCKS > 1)
+      for (int i = 0; i < work.stream; i++) now.advance();
     load_q();
     mbarrier_wait_or_fault(smem.k_full(now.stage), now.parity);
     issue_scores(now.stage);

@@ -23,31 +23,29 @@ __device__ __forceinline__ uint32_t attention_memory() {
 template <class T>
 __device__ __forceinline__ void attention_block(const CUtensorMap* qkv, const CUtensorMap* att, int seq_len, const CastArgs& cast) {
   const AttentionSmem<T> smem = {attention_memory()};
-  const int warp = uniform_warp();
+  const int warp = __shfl_sync(0xffffffffu, threadIdx.x >> 5, 0), lane = threadIdx.x & 31;
+  const bool producer = warp == 4 * T::CONSUMERS && lane == 0;
+  if (producer) {
+    attention_init(smem, seq_len);
+    prefetch_tensor_map(qkv);
+    prefetch_tensor_map(att);
+  }
+  __syncthreads();
   if (warp >= 4 * T::CONSUMERS) {
     registers_decrease<T::PRODUCER_REGISTERS>();
     const int caster = warp - 4 * T::CONSUMERS - 1;
-    if (caster < 0) {
+    if (producer) {
       const AttentionProducer<T> loads(qkv, smem, seq_len);
-      if (elect_one()) attention_init(smem, loads.work);
-      __syncwarp();
-      named_barrier_arrive(ATTENTION_START, T::THREADS);
-      if (elect_one()) {
-        pdl_wait();
-        loads.run();
-      }
-    } else {
-      if (caster == 2 && elect_one()) {
-        prefetch_tensor_map(qkv);
-        prefetch_tensor_map(att);
-      }
-      named_barrier_sync(ATTENTION_START, T::THREADS);
-      if (!T::CAUSAL && caster < T::CAST_WARPS) cast_in_warp(cast, smem, caster);
+      pdl_wait();
+      pdl_launch();  // only now: the projection behind may then rely on all weights that were cast before attention
+      loads.run();
+    } else if (!T::CAUSAL && caster >= 0 && caster < T::CAST_WARPS) {
+      const int blocks = gridDim.x * gridDim.y * gridDim.z, block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+      cast_beside(cast, smem.cast(caster), smem.cast_full(caster), caster * blocks + block, T::CAST_WARPS * blocks);
     }
   } else {
     registers_increase<T::CONSUMER_REGISTERS>();
     const AttentionWork work = attention_work<T>(seq_len, T::KEY_GROUPS > 1 ? 0 : warp >> 2);
-    named_barrier_sync(ATTENTION_START, T::THREADS);
     AttentionConsumer<T> consumer(smem, work, warp >> 2, warp & 3);
     consumer.run();
     if constexpr (T::KEY_GROUPS > 1)

@@ -3,12 +3,10 @@
 #include <cuda.h>
 
 #include "common/mbarrier_sm90a.cuh"
-#include "common/sync_sm90a.cuh"
 #include "common/tma_sm90a.cuh"
 #include "dims.h"
 
 constexpr int ATTENTION_BOX = 64;  // both tensor maps have boxes of 64 columns x 64 rows of one sequence
-constexpr int ATTENTION_START = 15;  // named barrier: behind it all mbarriers are set up
 
 /* ROW_GROUPS x KEY_GROUPS consumer warpgroups of 64 rows (one of the two is 1): the row groups share the keys they read, the key groups share out the
    tiles of keys of the same rows, tile i to group i mod KEY_GROUPS. With BLOCKS 2 the two blocks of a cluster have the same rows and half of the keys
@@ -77,28 +75,22 @@ __device__ __forceinline__ AttentionWork block_work(int seq_len, int row_group) 
   return work;
 }
 
-/* Clusters: blockIdx = (2 c + half of the keys, ROW_GROUPS heads, sequence): cluster c has row groups ROW_GROUPS c and on of all row groups of these heads, of
-   which so many clusters as a head has row groups leave none over. No division, which would stand between the start and the first copies. */
+/* Clusters: cluster c has row groups ROW_GROUPS c and on of all row groups of all heads of all sequences, its first block the first half of the keys.
+   No cluster is left with fewer, because ROW_GROUPS divides the number of heads. */
 template <class T>
 __device__ __forceinline__ AttentionWork cluster_work(int seq_len, int row_group) {
   static_assert(HEADS % T::ROW_GROUPS == 0 && !T::CAUSAL);
-  const unsigned groups = (seq_len + 63u) / 64, start = T::ROW_GROUPS * (blockIdx.x / 2), tiles = max(2u, (seq_len + T::KEYS - 1u) / T::KEYS);
-  const auto head = [&](unsigned group) {
-    int passed = 0;
-#pragma unroll
-    for (int i = 1; i < T::ROW_GROUPS; i++) passed += group >= i * groups;
-    return passed;
-  };
-  const int first = head(start), mine = head(start + row_group);
+  const int groups = (seq_len + 63) / 64, start = T::ROW_GROUPS * (blockIdx.x / 2), mine = start + row_group;
+  const int head = mine / groups, half = blockIdx.x % 2, tiles = max(2, (seq_len + T::KEYS - 1) / T::KEYS);
   AttentionWork work;
-  work.head = T::ROW_GROUPS * blockIdx.y + mine;
-  work.sequence = blockIdx.z;
-  work.row = 64 * (start + row_group - mine * groups);
+  work.head = head % HEADS;
+  work.sequence = head / HEADS;
+  work.row = 64 * (mine - head * groups);
   work.seq_len = seq_len;
-  work.first = blockIdx.x % 2 == 0 ? 0 : tiles / 2;
-  work.tiles = blockIdx.x % 2 == 0 ? tiles / 2 : tiles;
-  work.stream = mine - first;
-  work.streams = head(start + T::ROW_GROUPS - 1) - first + 1;
+  work.first = half == 0 ? 0 : tiles / 2;
+  work.tiles = half == 0 ? tiles / 2 : tiles;
+  work.stream = head - start / groups;
+  work.streams = (start + T::ROW_GROUPS - 1) / groups - start / groups + 1;
   return work;
 }
 
@@ -110,13 +102,14 @@ __device__ __forceinline__ AttentionWork attention_work(int seq_len, int row_gro
     return block_work<T>(seq_len, row_group);
 }
 
-// By one thread. What is asked for first is expected here, as well as what comes without being asked for.
 template <class T>
-__device__ __forceinline__ void attention_init(const AttentionSmem<T>& smem, const AttentionWork (&work)[T::ROW_GROUPS]) {
+__device__ __forceinline__ void attention_init(const AttentionSmem<T>& smem, int seq_len) {
   static_assert(T::BLOCKS == 1 || T::STAGES % 2 == 0, "of two streams, each has every other stage");
   int second = 0;
+  if (T::BLOCKS > 1) {
 #pragma unroll
-  for (int g = 0; g < T::ROW_GROUPS; g++) second += work[g].stream;
+    for (int g = 0; g < T::ROW_GROUPS; g++) second += attention_work<T>(seq_len, g).stream;
+  }
   const int users[2] = {T::ROW_GROUPS - second, second > 0 ? second : T::ROW_GROUPS};
 #pragma unroll
   for (int g = 0; g < T::ROW_GROUPS; g++) mbarrier_init(smem.q_full(g), 1);
@@ -133,11 +126,6 @@ __device__ __forceinline__ void attention_init(const AttentionSmem<T>& smem, con
   fence_mbarrier_init();
 #pragma unroll
   for (int i = 0; i < (T::BLOCKS > 1 ? T::ROW_GROUPS : 0); i++) mbarrier_expect(smem.received(i), T::PARTIAL_BYTES);
-#pragma unroll
-  for (int g = 0; g < T::ROW_GROUPS; g++) {
-    mbarrier_expect(smem.q_full(g), 64 * 128);
-    if (g == 0 || g < work[0].streams) mbarrier_expect(smem.k_full(g), T::KV_BYTES);
-  }
 }
 
 template <int ROWS, bool ONCE>
@@ -158,9 +146,14 @@ struct AttentionProducer {
   const AttentionSmem<T>& smem;
   AttentionWork work[T::ROW_GROUPS];
 
+  // All that needs no data, so that between the end of QKV and the first copies there is nothing else
   __device__ __forceinline__ AttentionProducer(const CUtensorMap* qkv, const AttentionSmem<T>& smem, int seq_len) : qkv(qkv), smem(smem) {
 #pragma unroll
-    for (int g = 0; g < T::ROW_GROUPS; g++) work[g] = attention_work<T>(seq_len, g);
+    for (int g = 0; g < T::ROW_GROUPS; g++) {
+      work[g] = attention_work<T>(seq_len, g);
+      mbarrier_expect(smem.q_full(g), 64 * 128);
+      if (g < streams()) mbarrier_expect(smem.k_full(g), T::KV_BYTES);
+    }
   }
 
   __device__ __forceinline__ int streams() const { return T::BLOCKS > 1 ? work[0].streams : 1; }
@@ -168,7 +161,9 @@ struct AttentionProducer {
     load_rows<64, T::READ_ONCE>(smem.q() + g * 8192, qkv, work[g].head * HEAD_DIM, work[g].row, work[g].sequence, smem.q_full(g));
   }
   __device__ __forceinline__ void load_keys(uint32_t to, int matrix, int tile, int stream, uint32_t barrier) const {
-    load_rows<T::KEYS, T::READ_ONCE>(to, qkv, matrix * D + (work[0].head + stream) * HEAD_DIM, tile * T::KEYS, work[0].sequence, barrier);
+    int head = work[0].head + stream, sequence = work[0].sequence;
+    if (T::BLOCKS > 1 && head >= HEADS) head -= HEADS, sequence++;
+    load_rows<T::KEYS, T::READ_ONCE>(to, qkv, matrix * D + head * HEAD_DIM, tile * T::KEYS, sequence, barrier);
   }
   __device__ __forceinline__ void load_k(int stage, int tile, int stream) const { load_keys(smem.k(stage), 1, tile, stream, smem.k_full(stage)); }
   __device__ __forceinline__ void load_v(int stage, int tile, int stream) const {
@@ -181,9 +176,8 @@ struct AttentionProducer {
 #pragma unroll
     for (int g = 0; g < T::ROW_GROUPS; g++) {  // what the first products want, in their order
       load_q(g);
-      if (g == 0 || g < streams()) load_k(g, last, g);
+      if (g < streams()) load_k(g, last, g);
     }
-    pdl_launch();  // not before the wait: the projection behind may rely on all weights that were cast before attention
     Ring<T::STAGES> ring;
     for (int tile = last; tile >= (T::BLOCKS > 1 ? work[0].first : 0); tile--)
       for (int stream = 0; stream < streams(); stream++, ring.advance()) {

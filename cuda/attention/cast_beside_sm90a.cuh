@@ -49,10 +49,3 @@ __device__ __forceinline__ void cast_beside(const CastArgs& args, uint32_t memor
   }
   watch.report(args.alarms);
 }
-
-// The same by warp `caster` of those that an attention block leaves idle
-template <class T>
-__device__ __forceinline__ void cast_in_warp(const CastArgs& args, const AttentionSmem<T>& smem, int caster) {
-  const int blocks = gridDim.x * gridDim.y * gridDim.z, block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-  cast_beside(args, smem.cast(caster), smem.cast_full(caster), caster * blocks + block, T::CAST_WARPS * blocks);
-}

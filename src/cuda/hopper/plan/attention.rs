@@ -84,7 +84,7 @@ pub fn attention_in(shape: Shape, form: usize) -> Launch {
     let grid = match (ATTENTION[form].blocks, shape.causal) {
         (1, false) => [groups, heads, batch],
         (1, true) => [heads, groups, batch],
-        _ => [2 * count(shape.seq_len.div_ceil(64)), heads / rows as u32, batch],
+        _ => [working, 1, 1],
     };
     Launch {
         kernel: Kernel::Attention { form, causal: shape.causal },
