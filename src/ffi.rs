@@ -132,8 +132,10 @@ pub unsafe extern "C" fn solve_block_create(
 /// On a GPU: x and output are device or managed memory of the block's device. The work is enqueued on stream (a CUstream or cudaStream_t of
 /// that device, null for the legacy default stream); nothing is allocated, nothing waited for, and a capturing stream gets the work into its
 /// graph. Calls on one block run in the order in which they were made, whatever their streams; launches of a captured graph are ordered by
-/// whoever launches them, against each other and against other use of the block. Host memory is served too, but then the call waits and must
-/// not be captured. On the CPU: x and output are host memory, stream is null, and output is ready on return.
+/// whoever launches them, against each other and against other use of the block. The first call in a process that is captured waits for what
+/// other blocks of the device, and solve, still have to do. Host memory is served too, but then the call waits and must not be captured.
+/// Blocks that share a stream, and solve with them, are up to 1.4 us a call faster at 129 and more rows than on streams of their own (H200).
+/// On the CPU: x and output are host memory, stream is null, and output is ready on return.
 ///
 /// The statuses of solve, and SOLVE_STATUS_BAD_HANDLE for a block that does not exist (any more), INVALID_ARGUMENT for more tokens than
 /// max_tokens or a stream given to a block on the CPU, MIXED_MEMORY for memory of another device than the block's.
