@@ -1,6 +1,6 @@
 /* The exact block of as many rows as give each SM one tile of QKV and of FC and a quarter of one of proj, 897 to 1024 of 132 SMs: exact_sm90a.cu with one
    way to cut each product, and with QKV and FC as one piece of code. A kernel pays for the code that it does not run, most of all where that lies in front of
-   what it does run, and for each piece that it runs for the first time: 127.3 -> 122.1 us at 1024 rows (H200). Only in precision exact, on all SMs; which
+   what it does run, and for each piece that it runs for the first time: 127.8 -> 121.4 us at 1024 rows (H200). Only in precision exact, on all SMs; which
    rows: Form::quartered() of src/cuda/exact.rs. */
 #include "exact/exact_roles_sm90a.cuh"
 

@@ -106,7 +106,7 @@ impl Launchers {
             if let Some(settled) = &state.settled {
                 settled.record(stream)?;
             }
-            state.settling = AtomicBool::new(true);
+            *state.settling.get_mut() = true;
         }
         state.enqueue(number, stream, end, call)
     }
@@ -157,7 +157,7 @@ impl State {
     fn join(&mut self) {
         self.count += 1;
         self.streams = if self.captured { Streams::Many } else { Streams::None };
-        self.settling = AtomicBool::new(false);
+        *self.settling.get_mut() = false;
     }
 
     /// Whether a call on this stream changes nothing.

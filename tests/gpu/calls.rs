@@ -195,7 +195,7 @@ pub fn a_second_stream_later() {
     for round in 0..4 {
         // Who comes newly lets all begin again with one stream.
         blocks[round] = create();
-        let [together, apart, solved] = [outputs(), outputs(), outputs()];
+        let [together, apart, solved, beside] = [outputs(), outputs(), outputs(), outputs()];
         let legacy = ptr::null_mut();
         for call in 0..CALLS {
             for (i, block) in blocks.iter().enumerate() {
@@ -216,7 +216,7 @@ pub fn a_second_stream_later() {
                 }
             }
             let i = call % rows.len();
-            solve(xs[i].address(), solved[i][call].address(), weights.address(), rows[i]).expect("solve beside them");
+            solve(xs[i].address(), beside[i][call].address(), weights.address(), rows[i]).expect("solve beside them");
         }
         for (i, wanted) in wanted.iter().enumerate() {
             let first = together[i][0].read();
@@ -224,7 +224,8 @@ pub fn a_second_stream_later() {
             let launches = if captured.is_some() && i == 0 { 1 } else { CALLS };
             let handles = together[i].iter().chain(&apart[i][..launches]);
             assert!(handles.into_iter().all(|output| output.read() == first), "{} rows, round {round}", rows[i]);
-            let mut solves = (i..CALLS).step_by(rows.len()).map(|call| solved[i][call].read());
+            let calls = (i..CALLS).step_by(rows.len());
+            let mut solves = calls.flat_map(|call| [solved[i][call].read(), beside[i][call].read()]);
             assert!(solves.all(|output| output == *wanted), "solve() of {} rows, round {round}", rows[i]);
         }
     }
