@@ -117,7 +117,10 @@ fn instances(file: &str, uses: &str) -> (String, Vec<Vec<String>>) {
     let text = fs::read_to_string(root().join("cuda").join(file)).expect("a source in cuda/");
     let includes = text.lines().filter(|line| line.starts_with("#include")).map(|line| format!("{line}\n")).collect();
     let arguments = |line: &str| line.split(", ").map(str::to_owned).collect();
-    let used = |line: &str| Some(arguments(line.strip_prefix(uses)?.strip_prefix('(')?.strip_suffix(')')?));
+    let used = |line: &str| {
+        let rest = line.strip_prefix(uses)?;
+        Some(arguments(rest.strip_prefix("_TRANSPOSED").unwrap_or(rest).strip_prefix('(')?.strip_suffix(')')?))
+    };
     (includes, text.lines().filter_map(used).collect())
 }
 

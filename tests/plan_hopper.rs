@@ -53,7 +53,7 @@ fn more_rows_are_six_launches_or_five() {
                     2
                 }
                 Kernel::AttentionProj { .. } => 23,
-                Kernel::Few { .. } | Kernel::FewPrepare => 9,
+                Kernel::Few { .. } | Kernel::FewPrepare | Kernel::TransposeQkv => 9,
             })
             .collect();
         assert!(kinds == [0, 1, 2, 3, 4, 5] || kinds == [0, 1, 23, 4, 5], "{shape:?}: {kinds:?}");
@@ -113,6 +113,7 @@ fn every_row_is_computed() {
             match launch.kernel {
                 Kernel::Gemm { gemm, tile } => {
                     let form = product::tiles(gemm)[tile];
+                    assert!(shape.prepared || !form.transposed(), "{what}");
                     assert_eq!((gemm.columns() % form.n, gemm.depth() % (64 * form.splits)), (0, 0), "{what}");
                     let work = rows.div_ceil(form.m) * (gemm.columns() / form.n) * form.splits;
                     let blocks = launch.working as usize;
@@ -145,7 +146,7 @@ fn every_row_is_computed() {
                     assert_eq!(launch.working as usize, blocks, "{what}");
                 }
                 Kernel::CastLayernorm => assert!(launch.grid[0] as usize >= rows.div_ceil(8), "{what}"),
-                Kernel::Few { .. } | Kernel::FewPrepare => {}
+                Kernel::Few { .. } | Kernel::FewPrepare | Kernel::TransposeQkv => {}
             }
         }
     }

@@ -18,27 +18,30 @@ template <class S, bool GELU>
 struct HalfEpilogue {
   static constexpr bool LATE = false;
   static constexpr int CLUSTER_PHASES = 0;
-  static constexpr int COLUMNS = S::BN % 64 == 0 ? 64 : 32;  // of a box
+  static constexpr int COLUMNS = S::BN % 64 == 0 || S::TRANSPOSED ? 64 : 32;  // of a box
   static constexpr int BOX_BYTES = 16 * COLUMNS * 2;
   static constexpr int BOXES = S::BN / COLUMNS;
+  static constexpr int REST = S::BN % COLUMNS;  // columns of the narrow box of a transposed tile
   // Boxes whose biases are fetched at once, where there are registers for them: one behind a store would wait for it, and both for wgmma's traffic
   static constexpr int AHEAD = S::BN <= 192 && S::WARPGROUPS < 3 ? BOXES : 1;
-  static constexpr int STAGING = 4 * S::WARPGROUPS * BOXES * BOX_BYTES;
+  static constexpr int RESTS = 4 * S::WARPGROUPS * BOXES * BOX_BYTES, STAGING = RESTS + 4 * S::WARPGROUPS * 32 * REST;
   static constexpr int SHARED_BYTES = STAGING + S::N * 4;
 
-  const CUtensorMap* out;
+  const CUtensorMap *out, *rest_out;
   const float* bias;  // (N)
-  uint32_t staging, bias_at, bias_full;
+  uint32_t staging, rest, bias_at, bias_full;
   bool first = true;
 
-  __device__ HalfEpilogue(const CUtensorMap* out, const float* bias) : out(out), bias(bias) {}
+  __device__ HalfEpilogue(const CUtensorMap* out, const float* bias, const CUtensorMap* rest_out = nullptr) : out(out), rest_out(rest_out), bias(bias) {}
   __device__ void at(uint32_t memory, uint32_t barriers, int) {
     staging = memory + threadIdx.x / 32 * (BOXES * BOX_BYTES);
+    rest = memory + RESTS + threadIdx.x / 32 * (32 * REST);
     bias_at = memory + STAGING;
     bias_full = barriers;
   }
   __device__ void init() const {
     prefetch_tensor_map(out);
+    if (REST > 0) prefetch_tensor_map(rest_out);
     mbarrier_init(bias_full, 1);
   }
   __device__ void load() const {
@@ -56,8 +59,12 @@ struct HalfEpilogue {
       __syncwarp();
     }
     first = false;
-    const uint32_t biases = bias_at + (n + 2 * (lane % 4)) * 4;
-    float2 v[AHEAD * COLUMNS / 8];
+    // A transposed tile's columns are not neighbours (gemm/transposed.cuh).
+    const int wide = REST == 0 ? n : n / S::BN * (BOXES * COLUMNS), narrow = S::N_TILES * BOXES * COLUMNS + n / S::BN * REST;
+    const uint32_t biases = bias_at + (wide + 2 * (lane % 4)) * 4;
+    float2 v[AHEAD * COLUMNS / 8], w[REST / 8 + 1];
+#pragma unroll
+    for (int i = 0; i < REST / 8; i++) w[i] = load_shared_2(bias_at + (narrow + 8 * i + 2 * (lane % 4)) * 4);
 #pragma unroll
     for (int box = 0; box < BOXES; box++) {
       const uint32_t to = staging + box * BOX_BYTES;
@@ -67,25 +74,38 @@ struct HalfEpilogue {
       }
 #pragma unroll
       for (int i = 0; i < COLUMNS / 8; i += 2) {  // two groups of 8 columns make one stmatrix
-        uint32_t h[4];
-#pragma unroll
-        for (int u = 0; u < 2; u++) {
-          const float* c = d + 4 * (box * (COLUMNS / 8) + i + u);
-          const float2 b = v[box % AHEAD * (COLUMNS / 8) + i + u];
-          float x[4] = {c[0] + b.x, c[1] + b.y, c[2] + b.x, c[3] + b.y};
-          if (GELU)
-            for (float& e : x) e = gelu_tanh(e);
-          h[2 * u] = pack_half2(x[0], x[1]);
-          h[2 * u + 1] = pack_half2(x[2], x[3]);
-        }
         const uint32_t chunk = i + lane / 16;
-        stmatrix_x4(to + (COLUMNS == 64 ? swizzle_128(r, chunk) : swizzle_64(r, chunk)), h[0], h[1], h[2], h[3]);
+        const float2* b = v + box % AHEAD * (COLUMNS / 8) + i;
+        turn(d + 4 * (box * (COLUMNS / 8) + i), b, to + (COLUMNS == 64 ? swizzle_128(r, chunk) : swizzle_64(r, chunk)));
       }
-      fence_async_shared();
-      __syncwarp();
-      if (elect_one()) tma_store_2d(out, to, n + box * COLUMNS, row);
+      store(out, to, wide + box * COLUMNS, row);
+    }
+    if constexpr (REST > 0) {
+      turn(d + 4 * BOXES * (COLUMNS / 8), w, rest + r * 32 + lane / 16 * 16);
+      store(rest_out, rest, narrow, row);
     }
     if (elect_one()) bulk_commit();
+  }
+
+  // Two groups of 8 columns, of which `to` is the lane's row of a matrix
+  __device__ static void turn(const float* d, const float2* bias, uint32_t to) {
+    uint32_t h[4];
+#pragma unroll
+    for (int u = 0; u < 2; u++) {
+      const float* c = d + 4 * u;
+      const float2 b = bias[u];
+      float x[4] = {c[0] + b.x, c[1] + b.y, c[2] + b.x, c[3] + b.y};
+      if (GELU)
+        for (float& e : x) e = gelu_tanh(e);
+      h[2 * u] = pack_half2(x[0], x[1]);
+      h[2 * u + 1] = pack_half2(x[2], x[3]);
+    }
+    stmatrix_x4(to, h[0], h[1], h[2], h[3]);
+  }
+  __device__ static void store(const CUtensorMap* map, uint32_t from, int column, int row) {
+    fence_async_shared();
+    __syncwarp();
+    if (elect_one()) tma_store_2d(map, from, column, row);
   }
   __device__ void end() const {
     if (elect_one()) bulk_wait_read<0>();

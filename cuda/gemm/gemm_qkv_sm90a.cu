@@ -1,8 +1,10 @@
 /* qkv(rows, 2304) fp16 = h(rows, 768) W_qkv + b_qkv; blocks past `gemm_blocks` cast weights for later kernels meanwhile.
-   grid: gemm_blocks + cast blocks; 128 x 192 tiles fill 96 multiprocessors at 1024 rows and leave 36 to the cast; 192 x 192 tiles are 132 at 2048.
+   grid: gemm_blocks + cast blocks; 128 x 192 tiles fill 96 multiprocessors at 1024 rows and leave 36 to the cast; 192 x 192 tiles are 132 at 2048. From
+   weights that lie transposed, which only a prepared block has, 144 columns make 128 blocks at 1024 rows.
    Limiter: wgmma at 1024 rows and more, latency below. */
 #include "cast/cast_sm90a.cuh"
 #include "gemm/epilogue_half_sm90a.cuh"
+#include "gemm/transposed.cuh"
 
 struct QkvArgs {
   const float* bias;  // (2304)
@@ -24,8 +26,19 @@ struct QkvArgs {
     gemm<Shape>(&a, &b, Epilogue(&out, args.bias), args.rows, blockIdx.x, args.gemm_blocks, args.early);                                        \
   }
 
+#define GEMM_QKV_TRANSPOSED(BM, BN, STAGES)                                                                                                    \
+  extern "C" __global__ void __launch_bounds__(GemmShape<BM, BN, QKV, D, STAGES>::THREADS, 1) gemm_qkv_##BM##x##BN(                            \
+      const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const __grid_constant__ CUtensorMap out,                   \
+      const __grid_constant__ CUtensorMap rest, const QkvArgs args) {                                                                          \
+    using Shape = GemmShape<BM, BN, QKV, D, STAGES>;                                                                                           \
+    using Epilogue = HalfEpilogue<Shape, false>;                                                                                               \
+    static_assert(Shape::TRANSPOSED && Epilogue::BOXES * Epilogue::COLUMNS == TRANSPOSED_WIDE && Epilogue::REST == TRANSPOSED_NARROW);         \
+    gemm<Shape>(&a, &b, Epilogue(&out, args.bias, &rest), args.rows, blockIdx.x, args.gemm_blocks, args.early);                                \
+  }
+
 GEMM_QKV(64, 64, 6)
 GEMM_QKV(64, 96, 9)
 GEMM_QKV(128, 96, 6)
+GEMM_QKV_TRANSPOSED(128, 144, 5)
 GEMM_QKV(128, 192, 4)
 GEMM_QKV(192, 192, 3)

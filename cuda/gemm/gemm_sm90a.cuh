@@ -3,7 +3,8 @@
    A block owns BM x BN tiles (with a split, one): one producer thread keeps a ring of STAGES k-blocks (DEPTH of K) full
    with the copy engine, BM / 64 warpgroups multiply (64 x BN each) and run the epilogue on their accumulators. Blocks
    (at most as many as tiles) take tiles block, block + blocks, ..: N runs fastest, so neighbours share rows of A. B is
-   read as it lies, N-major, in slabs of 64 columns (32 when BN is no multiple of 64). The one trick: near the end of a
+   read as it lies, N-major, in slabs of 64 columns (32 when BN is no multiple of 64), or, where BN is no multiple of 32 either, from its transpose
+   (N, K). The one trick: near the end of a
    tile each warpgroup lets the one before it finish its last LEAD k-blocks alone. The tensor cores stay busy, and the
    first warpgroup's epilogue (and, with more tiles, its next start) runs under the others' products.
    Limiter: the wgmma rate at the clock that holds under it (128 x 192 needs 26 KB of shared-memory traffic per 192
@@ -29,13 +30,14 @@ struct GemmShape {
   static constexpr int K_BLOCKS = K / DEPTH / SPLITS;
   static constexpr int WARPGROUPS = BM / 64;
   static constexpr int THREADS = 128 * WARPGROUPS + 32;
-  static constexpr int SWIZZLE = BN % 64 == 0 ? 128 : 64;
+  static constexpr bool TRANSPOSED = BN % 32 != 0;  // B is (N, K)
+  static constexpr int SWIZZLE = BN % 64 == 0 || TRANSPOSED ? 128 : 64;
   static constexpr int SLABS = BN * 2 / SWIZZLE;
   static constexpr int A_BYTES = BM * DEPTH * 2, B_BYTES = BN * DEPTH * 2, STAGE_BYTES = A_BYTES + B_BYTES;
   static constexpr int SHARED_LIMIT = 230000;  // that the epilogue may count on
   static constexpr int LEAD = STAGES < 4 ? STAGES - 1 : 3;
   static_assert(BM == 64 || BM == 128 || BM == 192, "one to three warpgroups");
-  static_assert(N % BN == 0 && K % (DEPTH * SPLITS) == 0 && BN % (SWIZZLE / 2) == 0 && STAGES <= K_BLOCKS, "whole tiles");
+  static_assert(N % BN == 0 && K % (DEPTH * SPLITS) == 0 && (BN % (SWIZZLE / 2) == 0 || (TRANSPOSED && DEPTH == 64)) && STAGES <= K_BLOCKS, "whole tiles");
 };
 
 // Shared memory of a block from its 1024-byte aligned start: the ring, what the epilogue wants, the barriers.
@@ -71,7 +73,9 @@ struct GemmProducer {
   __device__ __forceinline__ void load_b(int stage, int k_block, int tile) const {
     const uint32_t to = ring + stage * S::STAGE_BYTES + S::A_BYTES;
     const int k = (k_first + k_block) * S::DEPTH, slab = tile % S::N_TILES * S::SLABS;
-    if constexpr (S::BN >= 192)  // the tiles of many rows, where weights stand in the way of what the next kernels read
+    if constexpr (S::TRANSPOSED)
+      tma_load_2d(to, b, k, tile % S::N_TILES * S::BN, full + 8 * stage);
+    else if constexpr (S::BN >= 192)  // the tiles of many rows, where weights stand in the way of what the next kernels read
       tma_load_3d_once(to, b, 0, k, slab, full + 8 * stage, evict_first_policy());
     else
       tma_load_3d(to, b, 0, k, slab, full + 8 * stage);
@@ -120,7 +124,8 @@ template <class S, class Then>
 __device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], Ring<S::STAGES>& at, uint32_t ring, uint32_t full,
                                               uint32_t empty, int warpgroup, const Then& then) {
   const uint64_t a_form = wgmma_descriptor<128>(16, 1024);
-  const uint64_t b_form = wgmma_descriptor<S::SWIZZLE>(S::DEPTH * S::SWIZZLE, 8 * S::SWIZZLE);
+  const uint64_t b_form = S::TRANSPOSED ? wgmma_descriptor<128>(16, 1024) : wgmma_descriptor<S::SWIZZLE>(S::DEPTH * S::SWIZZLE, 8 * S::SWIZZLE);
+  constexpr uint32_t B_STEP = S::TRANSPOSED ? 32 : 16 * S::SWIZZLE;  // bytes for 16 of K
   const bool releases = (threadIdx.x & 127) == 0;
   int previous = 0;
   for (int k_block = 0; k_block < S::K_BLOCKS; k_block++) {
@@ -131,7 +136,7 @@ __device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], Ring<S::STA
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < S::DEPTH / 16; k++)
-      Wgmma<S::BN>::template ss<1>(d, wgmma_further(a, k / 4 * (S::BM * 128) + k % 4 * 32), wgmma_further(b, 16 * S::SWIZZLE * k), (k_block | k) != 0);
+      Wgmma<S::BN>::template ss<!S::TRANSPOSED>(d, wgmma_further(a, k / 4 * (S::BM * 128) + k % 4 * 32), wgmma_further(b, B_STEP * k), (k_block | k) != 0);
     wgmma_commit();
     if (k_block == 1) then();
     wgmma_wait<1>();

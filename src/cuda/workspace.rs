@@ -69,6 +69,8 @@ pub struct Parts {
     pub alarms: u64,
     /// half[7077888]: [`packed`]
     pub packed: u64,
+    /// (3 D, D) half: W_qkv transposed; of a prepared block on Hopper only
+    pub qkv_transposed: u64,
     /// float[9984]: [`vectors`]
     pub vectors: u64,
     /// The few-token kernel's own; of Hopper only.
@@ -144,7 +146,7 @@ impl Workspace {
     /// Where everything is.
     #[must_use]
     pub fn parts(&self) -> Parts {
-        let Sizes { packed, vectors, few, few_weights, exact, rows, x_copy } = self.sizes;
+        let Sizes { packed, qkv_transposed, vectors, few, few_weights, exact, rows, x_copy } = self.sizes;
         let mut next = self.buffer.address();
         let mut take = |bytes: usize| {
             let here = next;
@@ -152,7 +154,8 @@ impl Workspace {
             if bytes == 0 { 0 } else { here }
         };
         let alarms = take(ALARMS_BYTES);
-        let [packed, vectors, few, few_weights, exact] = [packed, vectors, few, few_weights, exact].map(&mut take);
+        let [packed, qkv_transposed, vectors] = [packed, qkv_transposed, vectors].map(&mut take);
+        let [few, few_weights, exact] = [few, few_weights, exact].map(&mut take);
         let stages = take(rows);
         let x_copy = take(x_copy);
         let mut next = stages;
@@ -161,7 +164,8 @@ impl Workspace {
             next += (bytes * self.rows) as u64;
             if bytes == 0 { 0 } else { here }
         });
-        Parts { alarms, packed, vectors, few, few_weights, exact, h, qkv: f, x1, f, statistics: next, x_copy }
+        let statistics = next;
+        Parts { alarms, packed, qkv_transposed, vectors, few, few_weights, exact, h, qkv: f, x1, f, statistics, x_copy }
     }
 }
 
@@ -175,6 +179,7 @@ impl Drop for Workspace {
 #[derive(Clone, Copy)]
 struct Sizes {
     packed: usize,
+    qkv_transposed: usize,
     vectors: usize,
     few: usize,
     few_weights: usize,
@@ -193,13 +198,15 @@ impl Sizes {
         let exact = form.fixed + if prepared { form.prepared } else { 0 };
         let exact_rows = whole_tiles * form.per_row;
         if purpose == Purpose::Prepared(SolvePrecision::Exact) {
-            return Self { packed: 0, vectors: 0, few: 0, few_weights: 0, exact, rows: exact_rows, x_copy: 0 };
+            let [packed, qkv_transposed, vectors, few, few_weights, x_copy] = [0; 6];
+            return Self { packed, qkv_transposed, vectors, few, few_weights, exact, rows: exact_rows, x_copy };
         }
         // A prepared block that never has more than a few rows needs its weights in one fast form only.
         let only_few = hopper && prepared && rows <= FEW_ROWS;
         let stages = rows * per_row(arch).iter().sum::<usize>() + whole_tiles * STATISTICS;
         Self {
             packed: if only_few { 0 } else { packed::LEN * F16 },
+            qkv_transposed: if hopper && prepared && !only_few { D * QKV * F16 } else { 0 },
             vectors: vectors::LEN * F32,
             few: if hopper { FEW[0] } else { 0 },
             few_weights: if hopper && prepared { FEW[1] } else { 0 },
@@ -210,7 +217,7 @@ impl Sizes {
     }
 
     fn total(&self) -> usize {
-        let Self { packed, vectors, few, few_weights, exact, rows, x_copy } = self;
-        ALARMS_BYTES + packed + vectors + few + few_weights + exact + rows + x_copy
+        let Self { packed, qkv_transposed, vectors, few, few_weights, exact, rows, x_copy } = self;
+        ALARMS_BYTES + packed + qkv_transposed + vectors + few + few_weights + exact + rows + x_copy
     }
 }

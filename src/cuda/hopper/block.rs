@@ -90,8 +90,15 @@ impl Call<'_> {
             Kernel::FewPrepare => {
                 ("launch of the weight cast", Arguments::each(&[self.buffers.weights, self.buffers.parts.few_weights]))
             }
+            Kernel::TransposeQkv => (
+                "launch of the transposition of W_qkv",
+                Arguments::each(&[self.buffers.weights, self.buffers.parts.qkv_transposed]),
+            ),
         };
-        let first = matches!(launch.kernel, Kernel::CastLayernorm | Kernel::Few { .. } | Kernel::FewPrepare);
+        let first = matches!(
+            launch.kernel,
+            Kernel::CastLayernorm | Kernel::Few { .. } | Kernel::FewPrepare | Kernel::TransposeQkv
+        );
         Ok(Step {
             what,
             function: kernels.get(launch.kernel),
@@ -142,7 +149,10 @@ impl Call<'_> {
         };
         let maps = Arguments::new()
             .map(&self.maps.get(&views::left(self.left(gemm), gemm.depth(), self.buffers.rows, tile))?)
-            .map(&self.maps.get(&views::right(w.packed + 2 * matrix as u64, gemm, tile))?);
+            .map(&self.maps.get(&match tile.transposed() {
+                true => views::right_transposed(w.qkv_transposed, gemm, tile),
+                false => views::right(w.packed + 2 * matrix as u64, gemm, tile),
+            })?);
         let maps = self.results(maps, gemm, tile)?;
         let bias = self.bias(gemm);
         Ok(match gemm {
@@ -207,7 +217,14 @@ impl Call<'_> {
         let Buffers { parts: w, rows, .. } = *self.buffers;
         let columns = gemm.columns();
         Ok(match gemm {
-            Gemm::Qkv => maps.map(&self.maps.get(&views::out(Element::F16, w.qkv, columns, rows, slab(tile)))?),
+            Gemm::Qkv => {
+                let maps = maps.map(&self.maps.get(&views::out(Element::F16, w.qkv, columns, rows, slab(tile)))?);
+                let rest = tile.n as u32 % slab(tile);
+                match tile.transposed() {
+                    true => maps.map(&self.maps.get(&views::out(Element::F16, w.qkv, columns, rows, rest))?),
+                    false => maps,
+                }
+            }
             Gemm::AttnProj => {
                 let maps = maps.map(&self.maps.get(&views::out(Element::F32, w.x1, columns, rows, 32))?);
                 maps.map(&self.maps.get(&views::out(Element::F16, w.h, columns, rows, 32))?)

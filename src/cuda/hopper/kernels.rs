@@ -22,6 +22,7 @@ pub struct Kernels {
     /// One per [`FewWeights`].
     pub small: [[Function; FEW.len()]; 3],
     pub small_prepare: Function,
+    pub transpose_qkv: Function,
     pub exact: exact::Kernel,
     pub wake: Function,
     /// Not a kernel: the GPU that they are loaded on.
@@ -41,6 +42,7 @@ impl Kernels {
             attention_proj: [Function::NONE; ATTENTION_PROJ.len()],
             small: [[Function::NONE; FEW.len()]; 3],
             small_prepare: function(Kernel::FewPrepare)?,
+            transpose_qkv: function(Kernel::TransposeQkv)?,
             exact: exact::Kernel::load(&modules, Arch::Sm90a)?,
             wake: modules.function("wake", 0)?,
             chip: Chip { sms, clusters: [sms / 2, sms / 4] },
@@ -86,6 +88,7 @@ impl Kernels {
             Kernel::AttentionProj { form } => self.attention_proj[form],
             Kernel::Few { weights, tile } => self.small[weights as usize][tile],
             Kernel::FewPrepare => self.small_prepare,
+            Kernel::TransposeQkv => self.transpose_qkv,
         }
     }
 }
@@ -115,6 +118,7 @@ pub fn symbol(kernel: Kernel) -> String {
             format!("small_{weights}_{}", FEW[tile].rows)
         }
         Kernel::FewPrepare => "small_prepare".into(),
+        Kernel::TransposeQkv => "transpose_qkv".into(),
     }
 }
 

@@ -5,13 +5,17 @@ use crate::cuda::block::{Gemm, Shape};
 use crate::cuda::tensor_map::{Element, Promotion, Swizzle, View};
 use crate::dims::D;
 
-/// Columns of a slab: the widest that a swizzle spans and the tile divides into.
+/// Columns of a slab: the widest that a swizzle spans and the tile divides into, or of which the tile stores most of its results.
 pub fn slab(tile: &Tile) -> u32 {
-    if tile.n.is_multiple_of(64) { 64 } else { 32 }
+    if tile.n.is_multiple_of(64) || tile.transposed() { 64 } else { 32 }
 }
 
 fn swizzle(bytes: u32) -> Swizzle {
-    if bytes == 128 { Swizzle::B128 } else { Swizzle::B64 }
+    match bytes {
+        128 => Swizzle::B128,
+        64 => Swizzle::B64,
+        _ => Swizzle::None,
+    }
 }
 
 /// The left operand (rows, depth), in boxes of 64 columns and the rows of a tile, or as for a direct product.
@@ -36,6 +40,13 @@ pub fn right(base: u64, gemm: Gemm, tile: &Tile) -> View {
     let dims = [u64::from(wide), gemm.depth() as u64, columns / u64::from(wide)];
     let boxed = [wide, tile.depth(), tile.n as u32 / wide];
     View::new(Element::F16, base, dims, &[2 * columns, 2 * u64::from(wide)], boxed, swizzle(2 * wide), Promotion::B256)
+}
+
+/// The transposed right operand (columns, depth), in boxes of 64 of the depth and a tile's columns.
+pub fn right_transposed(base: u64, gemm: Gemm, tile: &Tile) -> View {
+    let (depth, columns) = (gemm.depth() as u64, gemm.columns() as u64);
+    let boxed = [tile.depth(), tile.n as u32];
+    View::new(Element::F16, base, [depth, columns], &[2 * depth], boxed, Swizzle::B128, Promotion::B256)
 }
 
 /// A result (rows, columns), in boxes of one warp's 16 rows.

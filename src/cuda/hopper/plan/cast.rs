@@ -43,8 +43,7 @@ pub(super) fn casting(chip: Chip, shape: Shape, attention: &Launch) -> [Launch; 
     let time = |tile: usize| product::time(chip, Gemm::Qkv, &tiles(Gemm::Qkv)[tile], rows);
     let qkv = |tile: usize| product_in(chip, Gemm::Qkv, tile, rows);
     let before = |tile: usize| Shares::new(chip, shape, &qkv(tile), time(tile), attention).before();
-    let tile = (0..tiles(Gemm::Qkv).len())
-        .rev()
+    let tile = product::eligible(Gemm::Qkv, false)
         .min_by_key(|&tile| time(tile) + 100 * before(tile) / CAST_RATE_ALL)
         .unwrap_or(0);
     Shares::new(chip, shape, &qkv(tile), time(tile), attention).launches(chip, rows, 0, qkv(tile), attention)
@@ -112,7 +111,7 @@ impl Shares {
 /// The attention projection with what the SMs that it leaves idle cast. That is of W_proj alone: the product after it fetches W_fc before it has
 /// ended. Half of W_proj at most, and half of what they could, because they start when attention has left them; as measured on an H200.
 pub(super) fn casting_projection(chip: Chip, rows: usize) -> Launch {
-    let tile = product::fastest(chip, Gemm::AttnProj, rows);
+    let tile = product::fastest(chip, Gemm::AttnProj, rows, false);
     let mut launch = product_in(chip, Gemm::AttnProj, tile, rows);
     let idle = idle_sms(chip.sms, &launch);
     if idle >= FEWEST_WORKERS {

@@ -16,6 +16,7 @@ use std::ops::Range;
 
 pub use crate::cuda::block::Gemm;
 use crate::cuda::block::Shape;
+use crate::dims::{D, QKV};
 pub use attention::{ATTENTION, AttentionForm, attention_forms, attention_in};
 pub use attention_proj::{ATTENTION_PROJ, AttentionProjForm, ROW_TILES};
 pub use cast::{CHUNKS, CHUNKS_ATTN, CHUNKS_QKV};
@@ -50,6 +51,7 @@ pub enum Kernel {
     AttentionProj { form: usize },
     Few { weights: FewWeights, tile: usize },
     FewPrepare,
+    TransposeQkv,
 }
 
 impl Kernel {
@@ -95,7 +97,10 @@ pub fn forward(chip: Chip, shape: Shape, aligned: bool) -> Vec<Launch> {
 pub fn prepare() -> Vec<Launch> {
     let prepare =
         Launch { kernel: Kernel::FewPrepare, grid: [528, 1, 1], threads: 256, shared: 0, working: 528, cast: NOTHING };
-    vec![cast_layernorm(0, 0..CHUNKS), prepare]
+    let grid = [(QKV / 32) as u32, (D / 32) as u32, 1];
+    let working = grid[0] * grid[1];
+    let transpose = Launch { kernel: Kernel::TransposeQkv, grid, threads: 256, shared: 0, working, cast: NOTHING };
+    vec![cast_layernorm(0, 0..CHUNKS), transpose, prepare]
 }
 
 fn many(chip: Chip, shape: Shape) -> Vec<Launch> {
@@ -104,7 +109,7 @@ fn many(chip: Chip, shape: Shape) -> Vec<Launch> {
         return direct_products(shape);
     }
     let attention = || attention::attention(chip, shape);
-    let product = |gemm| product::product(chip, gemm, rows);
+    let product = |gemm| product::product(chip, gemm, rows, shape.prepared);
     let mut launches = if !shape.prepared {
         let first = if rows <= DIRECT_QKV_ROWS { casting_rest } else { casting };
         first(chip, shape, &attention()).to_vec()
@@ -133,7 +138,7 @@ fn direct_products(shape: Shape) -> Vec<Launch> {
 #[must_use]
 pub fn shared_bytes(kernel: Kernel) -> u32 {
     match kernel {
-        Kernel::CastLayernorm | Kernel::FewPrepare => 0,
+        Kernel::CastLayernorm | Kernel::FewPrepare | Kernel::TransposeQkv => 0,
         Kernel::Gemm { gemm, tile } => product::tiles(gemm)[tile].shared,
         Kernel::Direct { gemm, tile } => direct::tiles(gemm)[tile].shared,
         Kernel::Attention { form, .. } => ATTENTION[form].shared,

@@ -46,15 +46,22 @@ impl Tile {
         if (self.m, self.n) == (64, 64) { 128 } else { 64 }
     }
 
+    /// Whether it reads the transposed matrix, because slabs of it as it lies do not make up the tile. Only a prepared block has that.
+    #[must_use]
+    pub fn transposed(&self) -> bool {
+        !self.n.is_multiple_of(32)
+    }
+
     pub(super) fn tiles(&self, rows: usize, columns: usize) -> usize {
         rows.div_ceil(self.m) * (columns / self.n)
     }
 }
 
-const QKV_TILES: [Tile; 5] = [
+const QKV_TILES: [Tile; 6] = [
     Tile::new(64, 64, 215_208, 240),
     Tile::new(64, 96, 207_064, 340),
     Tile::new(128, 96, 207_016, 435),
+    Tile::new(128, 144, 221_336, 600),
     Tile::new(128, 192, 223_368, 695),
     Tile::new(192, 192, 231_544, 1000),
 ];
@@ -92,15 +99,21 @@ pub fn tiles(gemm: Gemm) -> &'static [Tile] {
     }
 }
 
-pub(super) fn product(chip: Chip, gemm: Gemm, rows: usize) -> Launch {
-    product_in(chip, gemm, fastest(chip, gemm, rows), rows)
+pub(super) fn product(chip: Chip, gemm: Gemm, rows: usize, prepared: bool) -> Launch {
+    product_in(chip, gemm, fastest(chip, gemm, rows, prepared), rows)
 }
 
 /// The tile that takes the least time.
-pub(super) fn fastest(chip: Chip, gemm: Gemm, rows: usize) -> usize {
+pub(super) fn fastest(chip: Chip, gemm: Gemm, rows: usize, prepared: bool) -> usize {
     let tiles = tiles(gemm);
-    let eligible = (0..tiles.len()).rev().filter(|&tile| rows <= tiles[tile].most_rows);
+    let eligible = eligible(gemm, prepared).filter(|&tile| rows <= tiles[tile].most_rows);
     eligible.min_by_key(|&tile| time(chip, gemm, &tiles[tile], rows)).unwrap_or(0)
+}
+
+/// The tiles whose weights there are, the largest first.
+pub(super) fn eligible(gemm: Gemm, prepared: bool) -> impl Iterator<Item = usize> {
+    let tiles = tiles(gemm);
+    (0..tiles.len()).rev().filter(move |&tile| prepared || !tiles[tile].transposed())
 }
 
 /// Tiles of the right operand that a block may fetch before its predecessor has ended, where that did not write them: all that it has room for, where the
