@@ -61,7 +61,6 @@ struct AttentionProj {
     prefetch_tensor_map(qkv);
     for (int i = 0; i < GROUPS; i++) mbarrier_init(base + BARRIERS + 8 * i, 1);
     mbarrier_init(received, 1 + THREADS / 4);  // this block's own warps beside the copies
-    mbarrier_expect(received, (BLOCKS - 1) * PART);
     fence_mbarrier_init();
   }
 
@@ -206,6 +205,7 @@ __device__ __forceinline__ void attention_proj(const CUtensorMap* qkv, const CUt
   __syncthreads();
   cluster_arrive();
   if (block.warp == 0 && elect_one()) {
+    if (block.group == 0) mbarrier_expect(block.received, (A::BLOCKS - 1) * A::PART);
     mbarrier_expect(block.loaded, (packed == nullptr ? 0 : A::W_BYTES) + 8192 + 2 * KEYS * 128);
     if (packed != nullptr) tma_load_2d(block.weights, packed, block.n + block.group * A::WIDE, block.rank * A::DEPTH, block.loaded);
     pdl_wait();

@@ -129,7 +129,7 @@ pub struct Speed {
     pub of_floor: Option<f64>,
     /// Which rule ended the sampling.
     pub ended_by: String,
-    /// Samples thrown away because the clock was throttled.
+    /// Samples thrown away because the clock was throttled, or the host late.
     pub discarded: usize,
     pub samples: Vec<f64>,
     /// SM clock of each sample in MHz, where it could be read.

@@ -19,6 +19,8 @@ const CHANCES: usize = 4;
 const PAUSE: Duration = Duration::from_millis(400);
 /// So many contents are drawn anew in a round.
 const ANEW: u64 = 2;
+/// The shortest and the longest spin in front of a call, in us.
+const SPINS: (u32, u32) = (50, 2000);
 /// Usual calls in less than this share of the time of new ones skip work.
 const SKIPPED: f64 = 0.4;
 /// Rounds that must all look odd before anything is said.
@@ -99,14 +101,20 @@ fn call_us(done: &Done) -> f64 {
     done.called.device_us.unwrap_or(done.called.wall_us)
 }
 
-/// Long enough to enqueue a call behind.
+/// Long enough to enqueue a call behind, as a rule.
 fn spin_us(grade: &mut Grade<'_>, rig: &mut Rig, base: &Base, seq: usize) -> Result<u32, Failure> {
     let mut host = 0.0;
     for i in 0..3 {
         let content = base.fresh_tokens(grade.stream.child(60).child(seq as u64).child(i));
         host = grade.checked(rig, &content, &Manner::CAREFUL)?.called.host_us;
     }
-    Ok((2.0 * host).clamp(50.0, 2000.0) as u32)
+    Ok((2.0 * host).clamp(f64::from(SPINS.0), f64::from(SPINS.1)) as u32)
+}
+
+/// The spin to try again behind, where it was over before the host had enqueued the call: the clock has seen the host.
+/// A candidate that waits for the GPU is late behind any spin, so what is late behind the longest counts.
+fn longer(spin: u32, host_us: f64) -> Option<u32> {
+    (host_us > f64::from(spin) && spin < SPINS.1).then(|| (2 * spin).min(SPINS.1))
 }
 
 fn sample(
@@ -127,6 +135,7 @@ fn sample(
         budget.max_time = budget.max_time.min(WALL_TIME);
     }
     let start = Instant::now();
+    let mut spin = if device { spin } else { 0 };
     for i in 0.. {
         let s = stream.child(i);
         let content = match kind.weights {
@@ -135,7 +144,7 @@ fn sample(
         };
         let manner = Manner {
             flush: kind.cache == "cold",
-            spin_us: if device { spin } else { 0 },
+            spin_us: spin,
             // A snapshot behind the call would be part of the wall time on a GPU.
             snapshot: device || !gpu,
             settle: s.below(1, 16) == 0,
@@ -146,6 +155,11 @@ fn sample(
         };
         let done = grade.checked(rig, &content, &manner)?;
         plausible(&done)?;
+        if let Some(next) = longer(spin, done.called.host_us).filter(|_| device) {
+            spin = next;
+            samples.discarded += 1;
+            continue;
+        }
         keep(grade, &mut samples, &done, device);
         if let Some(rule) = budget.ended(&samples.us, start) {
             samples.ended_by = rule;
@@ -192,4 +206,17 @@ fn plausible(done: &Done) -> Result<(), Failure> {
         return wrong(format!("a call claims {claimed:.0} us, but by the grader's clock it was over in {wall:.0} us"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SPINS, longer};
+
+    #[test]
+    fn a_late_call_is_tried_behind_longer_spins_and_counts_behind_the_longest() {
+        assert_eq!(longer(50, 49.0), None);
+        assert_eq!(longer(50, 51.0), Some(100));
+        assert_eq!(longer(1600, 1700.0), Some(SPINS.1));
+        assert_eq!(longer(SPINS.1, 5000.0), None);
+    }
 }
