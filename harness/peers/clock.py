@@ -71,7 +71,7 @@ def wall(call):
 
 
 class Places:
-    """The same call on buffers that lie elsewhere, one of them each round: where weights lie is worth up to 2 % (H200, 16 rows)."""
+    """The same call on buffers that lie elsewhere, one of them each round: where weights lie is worth up to 3 % (H200, 16 rows)."""
 
     def __init__(self, calls):
         self.calls = calls
