@@ -1,6 +1,5 @@
 //! The plan for Hopper, without one: every weight is cast once, every row computed, on grids that fit the chip, for every size of chip.
 
-use solve::cuda::arch::Arch;
 use solve::cuda::block::Shape;
 use solve::cuda::exact;
 use solve::cuda::hopper::plan::{
@@ -230,13 +229,12 @@ fn every_form_is_chosen_somewhere() {
 /// The kernel that knows only one way to cut products waits for blocks that another way would not have.
 #[test]
 fn quartered_exact_blocks_are_those_that_fill_the_chip_once() {
-    let form = exact::form(Arch::Sm90a);
     for rows in 1..=5000 {
-        assert_eq!(form.quartered(132, rows), (897..=1024).contains(&rows), "{rows} rows");
+        assert_eq!(exact::quartered(132, rows), (897..=1024).contains(&rows), "{rows} rows");
         for sms in 1..=200 {
             let tiles = rows.div_ceil(128);
             assert!(
-                !form.quartered(sms, rows) || (36 * tiles > 2 * sms && 16 * tiles <= sms && tiles <= 8),
+                !exact::quartered(sms, rows) || (36 * tiles > 2 * sms && 16 * tiles <= sms && tiles <= 8),
                 "{rows} rows, {sms} SMs"
             );
         }

@@ -28,21 +28,19 @@ pub struct Form {
     pub gathers: bool,
 }
 
-impl Form {
-    /// Whether so many SMs have one tile each of QKV and of FC and a quarter of one of proj: the only way of cutting products that
-    /// cuda/exact/exact_quartered_sm90a.cu knows. As `Cut` and `cut_of` cut them in cuda/exact/.
-    #[must_use]
-    pub fn quartered(&self, sms: usize, rows: usize) -> bool {
-        let tiles = rows.div_ceil(128);
-        let narrow = |columns: usize| tiles * (columns / 64);
-        // K is cut in two as long as there are SMs for it, and memory for the parts.
-        let (mut splits, mut units) = (1, tiles * (D / 192));
-        while splits < 16 && 2 * units <= sms && 2 * splits * tiles * 128 <= 4096 {
-            (splits, units) = (2 * splits, 2 * units);
-        }
-        let wide = narrow(QKV).min(narrow(FFN)) > 2 * sms && narrow(D) > sms / 2;
-        self.gathers && wide && narrow(D) <= 2 * sms && splits == 4 && units <= sms.min(128)
+/// Whether so many SMs have one tile each of QKV and of FC and a quarter of one of proj: the only way of cutting products that
+/// cuda/exact/exact_quartered_sm90a.cu knows. As `Cut` and `cut_of` cut them in cuda/exact/.
+#[must_use]
+pub fn quartered(sms: usize, rows: usize) -> bool {
+    let tiles = rows.div_ceil(128);
+    let narrow = |columns: usize| tiles * (columns / 64);
+    // K is cut in two as long as there are SMs for it, and memory for the parts.
+    let (mut splits, mut units) = (1, tiles * (D / 192));
+    while splits < 16 && 2 * units <= sms && 2 * splits * tiles * 128 <= 4096 {
+        (splits, units) = (2 * splits, 2 * units);
     }
+    let wide = narrow(QKV).min(narrow(FFN)) > 2 * sms && narrow(D) > sms / 2;
+    wide && narrow(D) <= 2 * sms && splits == 4 && units <= sms.min(128)
 }
 
 /// The form of this architecture.
@@ -68,8 +66,8 @@ pub fn form(arch: Arch) -> Form {
 #[derive(Clone, Copy)]
 pub struct Kernel {
     function: Function,
-    /// That of [`Form::quartered`], or the same.
-    quartered: Function,
+    /// That of [`quartered`], on Hopper.
+    quartered: Option<Function>,
     form: Form,
 }
 
@@ -158,8 +156,8 @@ impl Kernel {
     pub fn load(modules: &Modules, arch: Arch) -> Result<Self, Error> {
         let form = form(arch);
         let function = |name| modules.function(name, form.shared);
-        let quartered = if arch == Arch::Sm90a { "exact_quartered" } else { "exact" };
-        Ok(Self { function: function("exact")?, quartered: function(quartered)?, form })
+        let quartered = (arch == Arch::Sm90a).then(|| function("exact_quartered")).transpose()?;
+        Ok(Self { function: function("exact")?, quartered, form })
     }
 
     /// Brings the weights of `buffers` into their workspace, for later calls.
@@ -206,10 +204,10 @@ impl Kernel {
             pair(watchers, sms as u32),
         ];
         let words = [x, output, weights, parts.exact, parts.alarms];
-        let quartered = phases != Phases::Cast && rule == 0 && self.form.quartered(sms, buffers.rows);
+        let quartered = self.quartered.filter(|_| phases != Phases::Cast && rule == 0 && quartered(sms, buffers.rows));
         Step {
             what: "launch of the exact block",
-            function: if quartered { self.quartered } else { self.function },
+            function: quartered.unwrap_or(self.function),
             grid: [blocks as u32, 1, 1],
             threads: self.form.threads,
             shared: self.form.shared,
