@@ -23,7 +23,7 @@ use solve::weights::{
 };
 
 use super::common::{Random, weights, worst};
-use super::rig::{Memory, device, halves, poison, read_floats, read_halves, rounded};
+use super::rig::{Memory, device, poison, read_floats, read_halves, rounded};
 
 /// (batch, seq_len) around the edges of tiles, of waves and of groups of query rows. Few rows are one kernel on Hopper, without intermediates.
 const SHAPES: [(usize, usize); 20] = [
@@ -108,15 +108,6 @@ pub fn hopper_forms(arch: Arch) {
     }
 }
 
-/// W_qkv as the tiles of 144 columns want it: transposed, each with 128 neighbours and 16 of the last 256 columns.
-fn transposed(w_qkv: &[f32]) -> Vec<f32> {
-    let column = |row: usize| match (row / 144, row % 144) {
-        (tile, wide) if wide < 128 => 128 * tile + wide,
-        (tile, narrow) => 2048 + 16 * tile + narrow - 128,
-    };
-    (0..QKV).flat_map(|row| (0..D).map(move |k| w_qkv[k * QKV + column(row)])).collect()
-}
-
 fn check(
     arch: Arch,
     shape: Shape,
@@ -130,8 +121,7 @@ fn check(
     let workspace = device.run(|| Workspace::new(device, rows, Purpose::Stateless)).expect("a workspace");
     // f takes the place of qkv, and the output that of x1, unless these are kept for a look at them.
     let (qkv, x1) = (Memory::poisoned(rows * QKV / 2), Memory::poisoned(rows * D));
-    let qkv_transposed = halves(&transposed(&host_weights[W_QKV.offset..W_QKV.offset + W_QKV.len]));
-    let parts = Parts { qkv: qkv.at(), x1: x1.at(), qkv_transposed: qkv_transposed.at(), ..workspace.parts() };
+    let parts = Parts { qkv: qkv.at(), x1: x1.at(), ..workspace.parts() };
     for (part, bytes) in [(parts.h, 2 * D), (parts.f, 2 * FFN)] {
         poison(part, bytes * rows);
     }
