@@ -71,37 +71,29 @@ __device__ __forceinline__ void feed_attention(uint32_t shared, const ExactArgs&
   }
 }
 
-// The same behind a barrier: by whole warps, of which one lane `feeds`. pass() is called when the first Q may come, which then leaves at once.
+// The same for at most one unit a block, behind a barrier: by whole warps, of which one lane `feeds`. pass() is called when Q may come, which then leaves at
+// once.
 template <class Pass>
 __device__ __forceinline__ void feed_attention_behind(uint32_t shared, const ExactArgs& args, bool feeds, Pass pass) {
   const Memory memory(args);
-  Ring<1> q;
-  KvRing at;
-  const int units = memory.rows / ROW_TILE * HEADS;
-  const auto await_place = [&](uint32_t full, uint32_t empty, uint32_t parity) {
-    mbarrier_wait_or_fault(empty, parity ^ 1);
-    mbarrier_expect(full, TILE_BYTES);
-  };
+  const AttentionUnit u(args, memory, crew.rank);
   const size_t step = activation_at(QKV / 64, ROW_TILE, 0, 0), to_v = activation_at(QKV / 64, 0, HEADS, 0);
+  const unsigned char *row = memory.wide() + activation_at(QKV / 64, u.row, u.head, 0),
+                      *from = memory.wide() + u.first_tile * step + activation_at(QKV / 64, 0, HEADS + u.head, 0);
+  const bool mine = feeds && crew.rank < memory.rows / ROW_TILE * HEADS;
+  if (mine) mbarrier_expect(shared + BAR_Q, TILE_BYTES);
+  pass();
+  if (!mine) return;
+  bulk_load(shared + S_Q, row, TILE_BYTES, shared + BAR_Q);
+  KvRing at;
 #pragma unroll 1
-  for (int unit = crew.rank;; unit += crew.size) {
-    const AttentionUnit u(args, memory, unit);
-    const unsigned char *row = memory.wide() + activation_at(QKV / 64, u.row, u.head, 0),
-                        *from = memory.wide() + u.first_tile * step + activation_at(QKV / 64, 0, HEADS + u.head, 0);
-    const bool mine = feeds && unit < units;
-    if (mine) await_place(shared + BAR_Q, shared + BAR_Q + 8, q.parity);
-    if (unit < crew.size) pass();
-    if (!mine) break;
-    bulk_load(shared + S_Q, row, TILE_BYTES, shared + BAR_Q);
-    q.advance();
-#pragma unroll 1
-    for (int i = 0; i < 2 * u.tiles; i++) {  // K and V by turns
-      const uint32_t full = shared + BAR_KV + 8 * at.stage;
-      await_place(full, full + 8 * KV_SLOTS, at.parity);
-      bulk_load(shared + S_KV + at.stage * TILE_BYTES, from, TILE_BYTES, full);
-      at.advance();
-      from += i % 2 ? step - to_v : to_v;
-    }
+  for (int i = 0; i < 2 * u.tiles; i++) {  // K and V by turns
+    const uint32_t full = shared + BAR_KV + 8 * at.stage;
+    mbarrier_wait_or_fault(full + 8 * KV_SLOTS, at.parity ^ 1);
+    mbarrier_expect(full, TILE_BYTES);
+    bulk_load(shared + S_KV + at.stage * TILE_BYTES, from, TILE_BYTES, full);
+    at.advance();
+    from += i % 2 ? step - to_v : to_v;
   }
 }
 
@@ -202,7 +194,7 @@ struct AttentionConsumer {
 
 /* `inverse_scale` of Q, K and V. The result has V's scale. enter() returns when Q, K and V are there; meanwhile the first unit is begun on whatever lies in
    shared memory, as far as the probabilities: instructions that run for the first time come from far away, and these are the same. */
-template <class Enter>
+template <bool ONCE = false, class Enter>
 __device__ __forceinline__ void attention(uint32_t shared, const ExactArgs& args, float inverse_scale, Enter enter) {
   const Memory memory(args);
   Ring<1> q_ring;
@@ -286,6 +278,7 @@ __device__ __forceinline__ void attention(uint32_t shared, const ExactArgs& args
 #pragma unroll
       for (int j = 0; j < 4; j++) v[j] = x.total[4 * i + j] * share[j >> 1];
     });
+    if (ONCE) break;
     unit += crew.size;
   }
 }

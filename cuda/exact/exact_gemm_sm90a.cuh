@@ -148,10 +148,10 @@ struct ColumnVectors {
 struct ToImages {
   const float *inverses, *biases;
   unsigned char* out;
-  int half;
+  int half, parity;  // of Scales
 };
 // enter() returns when the operands are there. What can be known before is found before: instructions that run for the first time come from far away.
-template <class F, class Enter>
+template <class F, bool ONCE = false, class Enter>
 __device__ __forceinline__ void product_to_images(Ring<F::SLOTS>& at, uint32_t shared, int n, const ToImages& to, int rows, Enter enter) {
   const int thread = thread_index(), warp = thread / 32, lane = thread % 32;
   Units<F> units(rows, n, D / 64, 1);
@@ -163,17 +163,38 @@ __device__ __forceinline__ void product_to_images(Ring<F::SLOTS>& at, uint32_t s
     vectors.fetch(to.inverses + column, to.biases + column);
     float d[F::BN / 2];
     multiply<F>(d, at, shared, D / 64, thread);
-    const Scales scales = Scales::found(shared, to.half);
+    const Scales scales = Scales::found(shared, to.half, to.parity);
     const float a_inverse = inverse(scales.norm), out_scale = scales.product;
     uint32_t pairs = vectors.put(shared, to.half ? a_inverse : a_inverse * out_scale, to.half ? 1.f : out_scale) + lane % 4 * 16;
     unsigned char* out = to.out + activation_at(n / 64, row, column / 64, 0) + warp % 4 * BOX_BYTES;
     // Rolled up, the accumulators moving down: the instructions of all images at once would have to come from L2.
 #pragma unroll 1
     for (int image = 0; image < F::BN / 64; image++, out += 4 * IMAGE, pairs += 512) {
-      store_split(shared + S_BOX + warp * BOX_BYTES, out, out + 2 * IMAGE, lane, [&](int i, float(&x)[4]) {
+      const auto with_bias = [&](int i, float(&x)[4]) {
         const float4 c = load_shared_4(pairs + i * 64);
 #pragma unroll
         for (int u = 0; u < 4; u++) x[u] = fmaf(d[4 * i + u], u % 2 ? c.z : c.x, u % 2 ? c.w : c.y);
+      };
+      if (ONCE) {  // all of an image in one branch: GELU's are waited for
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+          float x[4];
+          with_bias(i, x);
+#pragma unroll
+          for (int u = 0; u < 4; u++) d[4 * i + u] = x[u];
+        }
+        if (to.half) {
+#pragma unroll
+          for (int i = 0; i < 32; i++) d[i] = gelu_exact(d[i]) * out_scale;
+        }
+      }
+      store_split(shared + S_BOX + warp * BOX_BYTES, out, out + 2 * IMAGE, lane, [&](int i, float(&x)[4]) {
+        if (ONCE) {
+#pragma unroll
+          for (int u = 0; u < 4; u++) x[u] = d[4 * i + u];
+          return;
+        }
+        with_bias(i, x);
         if (to.half) {
 #pragma unroll
           for (int u = 0; u < 4; u++) x[u] = gelu_exact(x[u]) * out_scale;
@@ -182,6 +203,7 @@ __device__ __forceinline__ void product_to_images(Ring<F::SLOTS>& at, uint32_t s
 #pragma unroll
       for (int j = 0; j < F::BN / 2 - 32; j++) d[j] = d[j + 32];
     }
+    if (ONCE) break;
     units.advance();
     if (!units.more()) break;
     column = units.column(), row = units.row() + warp / 4 * 64;
@@ -225,7 +247,7 @@ __device__ __forceinline__ void multiply_unit(float (&sum)[F::BN / 2], int& turn
 }
 
 // partial(splits, rows, D) = A B / scales, fp32, each split its part of K: of W_attn or, if `proj`, of W_proj. enter() as above.
-template <class F, class Enter>
+template <class F, bool ONCE = false, class Enter>
 __device__ __forceinline__ void product_to_parts(Ring<F::SLOTS>& at, uint32_t shared, const ExactArgs& args, bool proj, int splits, float a_inverse,
                                                  Enter enter) {
   int turn = 0;
@@ -236,6 +258,13 @@ __device__ __forceinline__ void product_to_parts(Ring<F::SLOTS>& at, uint32_t sh
   while (units.more()) {
     float sum[F::BN / 2];
     multiply_unit<F>(sum, turn, at, shared, args, proj, units.k_blocks, spot);
+    if constexpr (ONCE) {
+      const int warp = thread_index() / 32;
+      store_rows(shared + S_BOX + warp * BOX_BYTES,
+                 Memory(args).partial() + (static_cast<size_t>(spot.part) * padded_rows(args) + spot.row + warp * 16) * D + spot.column, D,
+                 thread_index() % 32, sum, a_inverse);
+      break;
+    }
     const int thread = thread_index(), row = spot.row + thread / 32 * 16 + thread % 32 / 4;
     float* to = Memory(args).partial() + (static_cast<size_t>(spot.part) * padded_rows(args) + row) * D + spot.column + thread % 4 * 2;
 #pragma unroll

@@ -90,8 +90,8 @@ __shared__ Crew crew;
 
 constexpr int CONSUMERS = 256, THREADS = CONSUMERS + 128, WARPS = CONSUMERS / 32;
 // Named barriers: of the computing threads, of each of their warpgroups (2 and 3), of all between two stages, of each warpgroup's turn (5 and 6), of a
-// warpgroup that lets the other one end first.
-constexpr int CONSUMER_BARRIER = 1, GROUP_BARRIER = 2, STAGE_BARRIER = 4, TURN_BARRIER = 5, LEAD_BARRIER = 7;
+// warpgroup that lets the other one end first, of those that supply.
+constexpr int CONSUMER_BARRIER = 1, GROUP_BARRIER = 2, STAGE_BARRIER = 4, TURN_BARRIER = 5, LEAD_BARRIER = 7, SUPPLY_BARRIER = 8;
 constexpr int SCALE_WARPS = 3;  // beside the one that feeds
 
 // Bytes from the 1024-byte aligned start: the ring of loads, 2 KB for each warp to write images through, vectors of the
@@ -157,6 +157,28 @@ __device__ __forceinline__ void store_split(uint32_t box, unsigned char* to, uns
   for (int i = 0; i < 8; i += 2)
     stmatrix_x4(box + swizzle_128(lane % 16, i + lane / 16), lo[2 * i], lo[2 * i + 1], lo[2 * i + 2], lo[2 * i + 3]);
   store_box(box, to_lo, lane);
+}
+
+// 16 rows x 64 columns of a warp, in accumulator order and times `scale`, to rows of `width` floats: whole lines by way of its box. (Of 8 bytes a thread in
+// eight rows the kernel's next barrier waits for 1 us more.)
+__device__ __forceinline__ void store_rows(uint32_t box, float* to, int width, int lane, const float (&v)[32], float scale) {
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+      for (int r = 0; r < 2; r++) {
+        const float* x = v + 16 * half + 4 * i + 2 * r;
+        store_shared_2(box + swizzle_128(lane / 4 + 8 * r, 2 * i + lane % 4 / 2) + lane % 2 * 8, x[0] * scale, x[1] * scale);
+      }
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const int row = 4 * i + lane / 8;
+      __stcg(reinterpret_cast<float4*>(to + row * width + 32 * half + lane % 8 * 4), load_shared_4(box + swizzle_128(row, lane % 8)));
+    }
+  }
 }
 
 }  // namespace exact90

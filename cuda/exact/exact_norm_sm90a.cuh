@@ -106,10 +106,10 @@ struct Norm {
 // The rows of a warp: row, row + step, .. The loop goes round equally often for all warps: after another kind ptxas serialises
 // every wgmma of the kernel (C7520).
 template <class Work>
-__device__ __forceinline__ void each_row(int rows, int warp, Work work) {
+__device__ __forceinline__ void each_row(const Crew& by, int rows, int warp, Work work) {
 #pragma unroll 1
-  for (int top = crew.rank; top < rows; top += crew.size * WARPS)
-    if (top + warp * crew.size < rows) work(top + warp * crew.size);
+  for (int top = by.rank; top < rows; top += by.size * WARPS)
+    if (top + warp * by.size < rows) work(top + warp * by.size);
 }
 // The same; while enter() would wait, the first row is done once with nothing stored, so that the instructions are there: work(row, dry).
 template <class Enter, class Work>
@@ -127,20 +127,20 @@ __device__ __forceinline__ void each_row(int rows, int warp, Enter enter, Work w
   }
 }
 
-// h = LN1(x). meanwhile() is called when the first loads have left.
+// h = LN1(x), by these blocks. meanwhile() is called when the first loads have left.
 template <class Meanwhile>
-__device__ __forceinline__ void first_norm(const ExactArgs& args, Meanwhile meanwhile) {
+__device__ __forceinline__ void first_norm(const ExactArgs& args, const Crew& by, Meanwhile meanwhile) {
   const Memory memory(args);
   const bool cast = args.phases & EXACT_CAST;
   const float* gamma = cast ? args.weights + GAMMA1 : memory.vectors() + V_GAMMA1;
   const float* beta = cast ? args.weights + BETA1 : memory.vectors() + V_BETA1;
-  const int thread = thread_index(), lane = thread % 32, warp = thread / 32, step = crew.size * WARPS;
+  const int thread = thread_index(), lane = thread % 32, warp = thread / 32, step = by.size * WARPS;
   Row next;
-  next.fetch(args.x + static_cast<size_t>(min(crew.rank + warp * crew.size, args.rows - 1)) * D, lane);
+  next.fetch(args.x + static_cast<size_t>(min(by.rank + warp * by.size, args.rows - 1)) * D, lane);
   const Norm norm(gamma, beta, !cast || reinterpret_cast<size_t>(args.weights) % 16 == 0, lane);
   meanwhile();
   const float scale = norm.scale();
-  each_row(memory.rows, warp, [&](int row) {
+  each_row(by, memory.rows, warp, [&](int row) {
     Row x = next;
     if (row + step < args.rows) next.fetch(args.x + static_cast<size_t>(row + step) * D, lane);
     if (row >= args.rows) return norm.write_zeros(memory.h(), row);
@@ -247,9 +247,21 @@ struct Scales {
     }
     if (thread % 32 == 0) mbarrier_arrive(shared + BAR_SCALES);
   }
-  // By whoever needs them.
-  static __device__ __forceinline__ Scales found(uint32_t shared, int half) {
-    mbarrier_wait_or_fault(shared + BAR_SCALES, half);
+  // From `begin` to `end` of the four.
+  static __device__ __forceinline__ void find_some(uint32_t shared, const float* gamma, const float* beta, const float* inverses, const float* biases, int n,
+                                                   int half, int thread, int begin, int end) {
+    const uint32_t to = shared + S_SCALES + (half * SCALE_WARPS + thread / 32) * 16;
+#pragma unroll 1
+    for (int i = begin; i < end; i++) {
+      const float m = largest(i == 0 ? gamma : i == 1 ? beta : i == 2 ? inverses : biases, i < 2 ? D : n, thread);
+      if (thread % 32 == 0) store_shared_word(to + 4 * i, __float_as_uint(m));
+    }
+    if (thread % 32 == 0) mbarrier_arrive(shared + BAR_SCALES);
+  }
+  // By whoever needs them; `parity`: of how often some have been found before.
+  static __device__ __forceinline__ Scales found(uint32_t shared, int half) { return found(shared, half, half); }
+  static __device__ __forceinline__ Scales found(uint32_t shared, int half, int parity) {
+    mbarrier_wait_or_fault(shared + BAR_SCALES, parity);
     float4 all = make_float4(0.f, 0.f, 0.f, 0.f);
 #pragma unroll
     for (int i = 0; i < SCALE_WARPS; i++) {

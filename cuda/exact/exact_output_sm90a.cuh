@@ -26,10 +26,6 @@ __device__ __forceinline__ void product_to_output(Ring<WIDE_SLOTS>& at, uint32_t
   };
   float4 own[VECTORS];
   float2 bias[VECTORS], x1[2][VECTORS];
-  if (F::LEAD) {  // behind a loop over stages: see Sums
-#pragma unroll
-    for (int i = 0; i < VECTORS; i++) own[i] = make_float4(0.f, 0.f, 0.f, 0.f);
-  }
   if (units.more()) {
     float sum[F::BN / 2];
     int turn = 0;

@@ -15,11 +15,12 @@ namespace exact90 {
    blocks for them and says so by BAR_MET. What a thread loads between leaving and entering comes during the meeting. */
 struct Gate {
   uint32_t shared, parity = 0;
+  int threads = THREADS;  // that leave, and those that meet the other blocks
 
   // `images`: some were stored, which the copy engine will read. That fence waits for loads, too.
   __device__ __forceinline__ void leave(bool images) {
     if (images) fence_async_global();
-    named_barrier_sync(STAGE_BARRIER, THREADS);
+    named_barrier_sync(STAGE_BARRIER, threads);
   }
   __device__ __forceinline__ void enter() {
     mbarrier_wait_or_fault(shared + BAR_MET, parity);
@@ -41,9 +42,12 @@ struct Feeder {
   int pieces;
   const unsigned char *from_a, *from_b;
 
-  __device__ __forceinline__ Feeder(const ExactArgs& args, uint32_t shared, int matrix, int unit) {
+  __device__ __forceinline__ Feeder(const ExactArgs& args, uint32_t shared, int matrix, int unit)
+      : Feeder(args, shared, matrix, unit, [&] { return cut_of(args, matrix); }) {}
+  template <class CutOf>
+  __device__ __forceinline__ Feeder(const ExactArgs& args, uint32_t shared, int matrix, int unit, CutOf cut_here) {
     const Memory memory(args);
-    const Cut cut = cut_of(args, matrix);
+    const Cut cut = cut_here();
     wide = cut.wide;
     slot_bytes = wide ? Wide::SLOT_BYTES : Narrow::SLOT_BYTES;
     barriers = shared + (wide ? Wide::FULL : Narrow::FULL);

@@ -19,7 +19,7 @@ __device__ __forceinline__ void consume(const ExactArgs& args, uint32_t shared, 
   int early = SLABS, first_other = 0, others = 0;  // of Slabs
   {
     const bool cast = args.phases & EXACT_CAST;
-    first_norm(args, [&] {
+    first_norm(args, crew, [&] {
       if (!cast) return;
       const Slabs slabs(args);
       early = slabs.early, first_other = slabs.first, others = slabs.others;
@@ -37,7 +37,7 @@ __device__ __forceinline__ void consume(const ExactArgs& args, uint32_t shared, 
     {
       const Memory memory(args);
       const float* v = memory.vectors();
-      const ToImages to{v + (half ? V_INVERSE_FC : V_INVERSE_QKV), v + (half ? V_B_FC : V_B_QKV), memory.wide(), half};
+      const ToImages to{v + (half ? V_INVERSE_FC : V_INVERSE_QKV), v + (half ? V_B_FC : V_B_QKV), memory.wide(), half, half};
       if ((half ? cut_of<MATRIX_FC>(args) : cut_of<MATRIX_QKV>(args)).wide) {
         product_to_images<Wide>(rings.wide, shared, half ? FFN : QKV, to, memory.rows, enter);
       } else {
