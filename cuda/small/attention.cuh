@@ -22,6 +22,7 @@ struct Keys {
     if (query >= rows) query = 0;  // a row that nobody reads: any key will do
     first = query - query % seq_len;
     last = causal ? query : first + seq_len - 1;
+    asm volatile("" : "+r"(first), "+r"(last));  // here, not behind the wait that follows
   }
   __device__ __forceinline__ bool sees(int key) const { return first <= key && key <= last; }
 };
@@ -48,17 +49,23 @@ __device__ __forceinline__ const __half* attention_sample(const Exchange& exchan
   return part < 2 ? exchange.qk.at(rows - 1, part * D + feature) : exchange.v.at(rows - 1, feature);
 }
 
+/* HALVES: 1 where there are at most 8 rows. */
+template <int HALVES>
 __device__ __forceinline__ void load_operands(Operands<1>& in, const Exchange& exchange, int head, int rows) {
+  constexpr int EACH = 2 * HALVES;
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  uint4 all[12];
+  uint4 all[3 * EACH];
   receive(all, attention_sample<1>(exchange, head, rows), [&](int i) -> const void* {
-    const int row = i < 4 ? i / 2 * 8 + g : i < 8 ? in.key_of_k(i - 4) : in.key_of_v(i - 8);
+    const int part = i / EACH, k = i % EACH;  // Q, K, V
+    const int row = part == 0 ? k / 2 * 8 + g : part == 1 ? in.key_of_k(k) : in.key_of_v(k);
     if (row >= rows) return nullptr;
-    return i < 8 ? exchange.qk.at(row, i / 4 * D + head * HEAD_DIM + 32 * (i % 2) + 8 * t)
-                 : exchange.v.at(row, head * HEAD_DIM + 8 * g);
+    return part < 2 ? exchange.qk.at(row, part * D + head * HEAD_DIM + 32 * (k % 2) + 8 * t)
+                    : exchange.v.at(row, head * HEAD_DIM + 8 * g);
   });
 #pragma unroll
-  for (int i = 0; i < 4; ++i) in.q[i] = all[i], in.k[i] = all[4 + i], in.v[i] = all[8 + i];
+  for (int i = 0; i < EACH; ++i) in.q[i] = all[i], in.k[i] = all[EACH + i], in.v[i] = all[2 * EACH + i];
+#pragma unroll
+  for (int i = EACH; i < 4; ++i) in.q[i] = in.k[i] = in.v[i] = make_uint4(0, 0, 0, 0);
 }
 
 /* By all warps together, for HEADS / MT heads from `first` on. */
@@ -92,11 +99,10 @@ __device__ __forceinline__ void load_operands(Operands<MT>& in, const Exchange& 
   }
 }
 
-/* a[s]: step s of the projection's A. */
-template <int MT>
-__device__ __forceinline__ void attention(const Operands<MT>& in, int query, int rows, int seq_len, bool causal,
-                                          uint32_t (&a)[4][4]) {
-  constexpr int KEY_TILES = 2 * MT;
+/* a[s]: step s of the projection's A. keys: of queries g and g + 8, which is not there where HALVES is 1. */
+template <int MT, int HALVES>
+__device__ __forceinline__ void attention(const Operands<MT>& in, const Keys (&keys)[2], uint32_t (&a)[4][4]) {
+  constexpr int KEY_TILES = HALVES * MT;
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   float s[KEY_TILES][4];
 #pragma unroll
@@ -113,17 +119,16 @@ __device__ __forceinline__ void attention(const Operands<MT>& in, int query, int
   }
 
   constexpr float SCALE = 0.125f * 1.44269504f;
-  float inverse[2];
+  float inverse[2] = {0, 0};
 #pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    const Keys keys(query + 8 * r + g, rows, seq_len, causal);
+  for (int r = 0; r < HALVES; ++r) {
     float top = -INFINITY;
 #pragma unroll
     for (int kt = 0; kt < KEY_TILES; ++kt)
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         float& e = s[kt][2 * r + i];
-        e = keys.sees(8 * kt + 2 * t + i) ? e * SCALE : -INFINITY;
+        e = keys[r].sees(8 * kt + 2 * t + i) ? e * SCALE : -INFINITY;
         top = fmaxf(top, e);
       }
     top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
@@ -148,9 +153,12 @@ __device__ __forceinline__ void attention(const Operands<MT>& in, int query, int
 #pragma unroll
     for (int i = 0; i < 4; ++i) o[tile][i] = 0;
 #pragma unroll
-  for (int j = 0; j < KEY_TILES / 2; ++j) {
-    const uint32_t p[4] = {pack(s[2 * j][0], s[2 * j][1]), pack(s[2 * j][2], s[2 * j][3]),
-                           pack(s[2 * j + 1][0], s[2 * j + 1][1]), pack(s[2 * j + 1][2], s[2 * j + 1][3])};
+  for (int j = 0; j < MT; ++j) {
+    uint32_t p[4] = {0, 0, 0, 0};
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (i % 2 < HALVES && 2 * j + i / 2 < KEY_TILES)
+        p[i] = pack(s[2 * j + i / 2][i % 2 * 2], s[2 * j + i / 2][i % 2 * 2 + 1]);
 #pragma unroll
     for (int tile = 0; tile < 8; ++tile) {
       const uint32_t pick = tile % 2 ? 0x7632 : 0x5410;

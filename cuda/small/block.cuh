@@ -1,7 +1,7 @@
-/* The whole block for 1 to 64 rows in one launch: out = x1 + gelu(LN2(x1) W_fc + b_fc) W_proj + b_proj,
+/* The whole block for 1 to 32 rows in one launch: out = x1 + gelu(LN2(x1) W_fc + b_fc) W_proj + b_proj,
    x1 = x + attention(LN1(x) W_qkv + b_qkv) W_attn + b_attn.
 
-   Shapes: x, output (rows, 768) fp32, rows = batch seq_len <= 16 MT; they may be the same buffer.
+   Shapes: x, output (rows, 768) fp32, rows = batch seq_len <= 16 MT, 8 where HALVES is 1; they may be the same buffer.
    Grid: min(SMs, 128), all resident at once, hence a cooperative launch; 384 threads.
    Shared memory: sizeof(Shared<MT, W>), 167 to 218 KB. A CTA's weights are on their way long before they are used.
    Limiter: the exchanges of activations through L2, one after the other (three up to 16 rows, six above), and above 16
@@ -20,24 +20,26 @@ namespace small {
 __device__ __forceinline__ int norm_feature(int s) { return threadIdx.x / 32 * 64 + 16 * s + threadIdx.x % 4 * 4; }
 
 /* The rows a lane holds for layernorm(): 8 j + g, features 64 warp + 16 s + 4 t; zeros below the last row. */
+template <int HALVES>
 __device__ __forceinline__ void load_rows(const float* x, int rows, float4 (&v)[2][4]) {
   const int g = threadIdx.x % 32 / 4;
 #pragma unroll
-  for (int i = 0; i < 8; ++i) {
+  for (int i = 0; i < 4 * HALVES; ++i) {
     const int row = 8 * (i / 4) + g;
     v[i / 4][i % 4] = row < rows ? load_early(x + row * D + norm_feature(i % 4)) : make_float4(0, 0, 0, 0);
   }
 }
+template <int HALVES>
 __device__ __forceinline__ void receive_rows(const Blocked<float, D>& x1, int rows, float4 (&v)[2][4]) {
   const int lane = threadIdx.x % 32, g = lane / 4;
-  uint4 bits[8];
+  uint4 bits[4 * HALVES];
   receive(bits, rows > FEW_ROWS ? x1.at(rows - 1, threadIdx.x / 32 * 64 + lane % 8 * 8) : nullptr,
           [&](int i) -> const void* {
             const int row = 8 * (i / 4) + g;
             return row < rows ? x1.at(row, norm_feature(i % 4)) : nullptr;
           });
 #pragma unroll
-  for (int i = 0; i < 8; ++i) v[i / 4][i % 4] = floats(bits[i]);
+  for (int i = 0; i < 4 * HALVES; ++i) v[i / 4][i % 4] = floats(bits[i]);
 }
 
 template <class W>
@@ -55,7 +57,7 @@ __device__ __forceinline__ void load_norm_row(Row& x, Row& gamma, Row& beta, con
     beta.v[i] = W::vector(norm + D + x.feature(i));
 }
 
-template <int MT, class W>
+template <int MT, int HALVES, class W>
 __device__ __forceinline__ void block(const float* x, float* output, const typename W::Matrices& matrices,
                                       const Vectors& vectors, Workspace& workspace, int rows, int seq_len,
                                       bool causal, float* x_copy, const Wake* wake) {
@@ -94,7 +96,7 @@ __device__ __forceinline__ void block(const float* x, float* output, const typen
     if (is_norm_warp && blockIdx.x < rows)
       load_norm_row<W>(row_x, row_gamma, row_beta, x + blockIdx.x * D, vectors.norm1);
   } else if (has_qkv) {
-    load_rows(x, rows, v);
+    load_rows<HALVES>(x, rows, v);
     load_norm<W>(vectors.norm1, gamma, beta);
   }
   Guard guard(wake, &shared.loud);
@@ -112,7 +114,6 @@ __device__ __forceinline__ void block(const float* x, float* output, const typen
     bring_fc(wide, 7 - (shared.TIGHT ? 0 : 2));
     if (!shared.TIGHT && has_proj) bring_proj(narrow, 8);
   };
-  if (!has_qkv) bring_others();  // else after LN1, whose input and weights they would delay
 
   Exchange& exchange = workspace.copy[last.launches % 2];
   guard.launches = last.launches;
@@ -136,9 +137,9 @@ __device__ __forceinline__ void block(const float* x, float* output, const typen
     if constexpr (C::SPLIT) {
       receive_fragments<Mine>(exchange.h[0], rows, a);
     } else {
-      layernorm(v, gamma, beta, shared.moments, a);
+      layernorm<HALVES>(v, gamma, beta, shared.moments, a);
     }
-    bring_others();
+    bring_others();  // not before: they would delay LN1's input and W_qkv
     for (int slice = wide; slice < QkvS::COUNT; slice += grid) {
       if (slice != wide) {
         next_slice();
@@ -155,6 +156,7 @@ __device__ __forceinline__ void block(const float* x, float* output, const typen
   const Bystander bystander(QkvS::COUNT);
   if (x_copy) bystander.save(x, x_copy, rows);
   if (wake) bystander.watch(vectors, guard);
+  if (!has_qkv) bring_others();  // not before: they would delay W_qkv
   __syncthreads();
   clear(workspace.copy[~last.launches % 2], min(last.rows, MAX_ROWS), last.split, last.split_proj);
   guard.clear_other();
@@ -172,12 +174,12 @@ __device__ __forceinline__ void block(const float* x, float* output, const typen
       next_slice();
       bring_attn(slice, 0);
     }
-    attend<AttnS, W, MT>(shared, attn_arrived, parity, exchange, x, slice, rows, seq_len, causal, watch);
+    attend<AttnS, W, MT, HALVES>(shared, attn_arrived, parity, exchange, x, slice, rows, seq_len, causal, watch);
   }
   if constexpr (shared.TIGHT) {  // now that qkv's place is free of weights, sums, K and V
     async_fence();
     __syncthreads();
-    if (has_proj) bring_proj(narrow, 0);
+    if (C::SPLIT && has_proj) bring_proj(narrow, 0);
   }
 
   parity = 0;
@@ -195,11 +197,12 @@ __device__ __forceinline__ void block(const float* x, float* output, const typen
       }
     receive_fragments<Mine>(exchange.h[1], rows, a);
   } else {
-    receive_rows(exchange.x1, rows, v);
+    receive_rows<HALVES>(exchange.x1, rows, v);
+    if (shared.TIGHT && has_proj) bring_proj(narrow, 0);  // not before: it would delay x1
 #pragma unroll
     for (int s = 0; s < 4; ++s)
       gamma[s] = quad(shared.norm2 + norm_feature(s)), beta[s] = quad(shared.norm2 + D + norm_feature(s));
-    layernorm(v, gamma, beta, shared.moments, a);
+    layernorm<HALVES>(v, gamma, beta, shared.moments, a);
   }
   for (int slice = wide; slice < FcS::COUNT; slice += grid) {
     if (slice != wide) {

@@ -22,12 +22,13 @@ __device__ __forceinline__ float sum_over_t(float v) {
   return v + __shfl_xor_sync(0xffffffffu, v, 2);
 }
 
-/* gamma[s], beta[s]: of features 64 warp + 16 s + 4 t ... + 3. a[s][0]: the fragment of step s. */
+/* Of 8 HALVES rows. gamma[s], beta[s]: of features 64 warp + 16 s + 4 t ... + 3. a[s][0]: the fragment of step s. */
+template <int HALVES>
 __device__ __forceinline__ void layernorm(const float4 (&x)[2][4], const float4 (&gamma)[4], const float4 (&beta)[4],
                                           Moments& moments, uint32_t (&a)[4][1][4]) {
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
-  for (int j = 0; j < 2; ++j) {
+  for (int j = 0; j < HALVES; ++j) {
     float sum = 0;
 #pragma unroll
     for (int s = 0; s < 4; ++s) sum += (x[j][s].x + x[j][s].y) + (x[j][s].z + x[j][s].w);
@@ -44,6 +45,11 @@ __device__ __forceinline__ void layernorm(const float4 (&x)[2][4], const float4 
   __syncthreads();
 #pragma unroll
   for (int j = 0; j < 2; ++j) {
+    if (j >= HALVES) {
+#pragma unroll
+      for (int s = 0; s < 4; ++s) a[s][0][j] = a[s][0][j + 2] = 0;
+      continue;
+    }
     float2 part[WARPS / 4];  // lane t takes every fourth warp's
     float mean = 0, square = 0;
 #pragma unroll

@@ -143,7 +143,7 @@ __device__ __forceinline__ void dense(const uint32_t (&a)[D / Mine::DEPTHS / 16]
 
 /* Attention of this slice's heads, times its part of the output projection, + bias + x: x1. Where that is a sum over
  * splits, only this slice's summand. */
-template <class S, class W, int MT, class Shared>
+template <class S, class W, int MT, int HALVES, class Shared>
 __device__ __forceinline__ void attend(Shared& shared, uint64_t* arrived, uint32_t parity, Exchange& exchange,
                                        const float* x, int slice, int rows, int seq_len, bool causal,
                                        WatchOf<W>& watch) {
@@ -154,13 +154,15 @@ __device__ __forceinline__ void attend(Shared& shared, uint64_t* arrived, uint32
   float4 residual = make_float4(0, 0, 0, 0);
   if (S::SPLITS == 1 && mine.row < rows) residual = load_early(x + mine.row * D + column + mine.c);
   uint32_t a[4][1][4];
+  const int query = 16 * tile + threadIdx.x % 32 / 4;
+  const Keys keys[2] = {Keys(query, rows, seq_len, causal), Keys(query + 8, rows, seq_len, causal)};
   Operands<MT> in;
   if constexpr (MT == 1)
-    load_operands(in, exchange, head, rows);
+    load_operands<HALVES>(in, exchange, head, rows);
   else
     load_operands<MT, Shared::K_PITCH, Shared::V_PITCH>(in, exchange, split * HEADS_HERE, head, 16 * tile, rows,
                                                         shared.staged_k(), shared.staged_v());
-  attention<MT>(in, 16 * tile, rows, seq_len, causal, reinterpret_cast<uint32_t (&)[4][4]>(a));
+  attention<MT, HALVES>(in, keys, reinterpret_cast<uint32_t (&)[4][4]>(a));
   float sums[1][S::TILES][4];
   typename WatchOf<W>::Look look;
   zero(sums);

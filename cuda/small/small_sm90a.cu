@@ -1,4 +1,4 @@
-/* The kernels for few rows on sm_90a; block.cuh describes them. _16, _32: up to so many rows.
+/* The kernels for few rows on sm_90a; block.cuh describes them. _8, _16, _32: up to so many rows.
    small_f32: weights aligned to 16 bytes, through tensor maps. small_f32_unaligned: aligned to 4. small_prepared: from
    small_prepare's. */
 #include "small/block.cuh"
@@ -20,29 +20,28 @@ static_assert(sizeof(small::Workspace) == 5310464 && sizeof(small::Prepared) == 
 
 }  // namespace
 
-#define SMALL(MT, ROWS)                                                                                               \
-  extern "C" __global__ void __launch_bounds__(small::THREADS, 1)                                                     \
-      small_f32_##ROWS(const float* x, float* output, const float* weights, small::Workspace* workspace, int rows,    \
-                       int seq_len, int causal, float* x_copy,                                                        \
-                       const __grid_constant__ small::Fp32Weights::Matrices maps,                                     \
-                       const __grid_constant__ Wake wake) {                                                           \
-    small::block<MT, small::Fp32Weights>(x, output, maps, vectors_of(weights), *workspace, rows, seq_len,             \
-                                         causal != 0, x_copy, &wake);                                                 \
-  }                                                                                                                   \
-  extern "C" __global__ void __launch_bounds__(small::THREADS, 1)                                                     \
-      small_f32_unaligned_##ROWS(const float* x, float* output, const float* weights, small::Workspace* workspace,    \
-                                 int rows, int seq_len, int causal, float* x_copy,                                    \
-                                 const __grid_constant__ Wake wake) {                                                 \
-    small::block<MT, small::UnalignedWeights>(x, output, {weights}, vectors_of(weights), *workspace, rows, seq_len,   \
-                                              causal != 0, x_copy, &wake);                                            \
-  }                                                                                                                   \
-  extern "C" __global__ void __launch_bounds__(small::THREADS, 1)                                                     \
-      small_prepared_##ROWS(const float* x, float* output, const small::Prepared* p, small::Workspace* workspace,     \
-                            int rows, int seq_len, int causal, float* x_copy) {                                       \
-    small::block<MT, small::PackedWeights>(x, output, {p},                                                            \
-                                           {p->norm1, p->b_qkv, p->b_attn, p->norm2, p->b_fc, p->b_proj}, *workspace, \
-                                           rows, seq_len, causal != 0, x_copy, nullptr);                              \
+#define SMALL(MT, HALVES, ROWS)                                                                                        \
+  extern "C" __global__ void __launch_bounds__(small::THREADS, 1)                                                      \
+      small_f32_##ROWS(const float* x, float* output, const float* weights, small::Workspace* workspace, int rows,     \
+                       int seq_len, int causal, float* x_copy,                                                         \
+                       const __grid_constant__ small::Fp32Weights::Matrices maps, const __grid_constant__ Wake wake) { \
+    small::block<MT, HALVES, small::Fp32Weights>(x, output, maps, vectors_of(weights), *workspace, rows, seq_len,      \
+                                                 causal != 0, x_copy, &wake);                                          \
+  }                                                                                                                    \
+  extern "C" __global__ void __launch_bounds__(small::THREADS, 1) small_f32_unaligned_##ROWS(                          \
+      const float* x, float* output, const float* weights, small::Workspace* workspace, int rows, int seq_len,         \
+      int causal, float* x_copy, const __grid_constant__ Wake wake) {                                                  \
+    small::block<MT, HALVES, small::UnalignedWeights>(x, output, {weights}, vectors_of(weights), *workspace, rows,     \
+                                                      seq_len, causal != 0, x_copy, &wake);                            \
+  }                                                                                                                    \
+  extern "C" __global__ void __launch_bounds__(small::THREADS, 1)                                                      \
+      small_prepared_##ROWS(const float* x, float* output, const small::Prepared* p, small::Workspace* workspace,      \
+                            int rows, int seq_len, int causal, float* x_copy) {                                        \
+    small::block<MT, HALVES, small::PackedWeights>(x, output, {p},                                                     \
+                                                   {p->norm1, p->b_qkv, p->b_attn, p->norm2, p->b_fc, p->b_proj},      \
+                                                   *workspace, rows, seq_len, causal != 0, x_copy, nullptr);           \
   }
 
-SMALL(1, 16)
-SMALL(2, 32)
+SMALL(1, 1, 8)
+SMALL(1, 2, 16)
+SMALL(2, 2, 32)

@@ -3,7 +3,7 @@
 use super::{Kernel, Launch, NOTHING, count, shared_bytes};
 use crate::cuda::block::Shape;
 
-/// One form of the resident kernel: so many rows in `tile` rows of the matrix instructions.
+/// One form of the resident kernel: so many rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FewTile {
     /// Most rows.
@@ -13,8 +13,11 @@ pub struct FewTile {
 }
 
 /// The forms of the resident kernel, smallest first.
-pub const FEW: [FewTile; 2] =
-    [FewTile { rows: 16, shared: [190_208, 171_392] }, FewTile { rows: 32, shared: [214_784, 223_616] }];
+pub const FEW: [FewTile; 3] = [
+    FewTile { rows: 8, shared: [190_208, 171_392] },
+    FewTile { rows: 16, shared: [190_208, 171_392] },
+    FewTile { rows: 32, shared: [214_784, 223_616] },
+];
 /// Threads of the resident kernel.
 const FEW_THREADS: u32 = 384;
 /// Most blocks of the resident kernel.
