@@ -20,7 +20,8 @@ struct QkvArgs {
     constexpr int CAST_STAGES = (GemmMemory<Shape, Epilogue>::TOTAL - 1024) / 16400;                                                               \
     if (blockIdx.x >= args.gemm_blocks) {                                                                                                          \
       pdl_launch();                                                                                                                                \
-      cast_role<Shape::THREADS, CAST_STAGES>(args.cast, shared_base(), blockIdx.x - args.gemm_blocks, gridDim.x - args.gemm_blocks);               \
+      constexpr int GROUP = BN == 96 ? 128 : Shape::THREADS - 32;                                                                                  \
+      cast_role<Shape::THREADS, CAST_STAGES, GROUP>(args.cast, shared_base(), blockIdx.x - args.gemm_blocks, gridDim.x - args.gemm_blocks);        \
       return;                                                                                                                                      \
     }                                                                                                                                              \
     gemm<Shape>(&a, &b, Epilogue(&out, args.bias), args.rows, blockIdx.x, args.gemm_blocks, args.early);                                        \
