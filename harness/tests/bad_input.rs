@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -113,6 +114,14 @@ fn an_interrupt_ends_the_candidate_and_its_daemons() {
     for signal in ["INT", "TERM"] {
         let mut grader = Command::new(env!("CARGO_BIN_EXE_harness"));
         grader.arg(&library).args(["--device", "cpu", "--suite", "official", "--max-case", "2", "--no-timing"]);
+        // A shell ignores SIGINT for what it runs in the background, and the grader leaves it at that.
+        // SAFETY: signal() may be called between fork and exec.
+        unsafe {
+            grader.pre_exec(|| {
+                libc::signal(libc::SIGINT, libc::SIG_DFL);
+                Ok(())
+            })
+        };
         let mut grader = grader.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the grader starts");
         let start = Instant::now();
         while running(&folder) < 3 {
