@@ -219,4 +219,11 @@ mod tests {
         assert_eq!(longer(1600, 1700.0), Some(SPINS.1));
         assert_eq!(longer(SPINS.1, 5000.0), None);
     }
+
+    #[test]
+    fn a_candidate_that_waits_for_the_gpu_loses_no_more_than_six_samples() {
+        let late = |spin: &u32| longer(*spin, f64::from(*spin) + 60.0);
+        let spins: Vec<u32> = std::iter::successors(Some(SPINS.0), late).collect();
+        assert_eq!((spins.len() - 1, spins.last()), (6, Some(&SPINS.1)), "{spins:?}");
+    }
 }
