@@ -12,12 +12,14 @@ use solve::cuda::hopper::plan::{
     product,
 };
 use solve::cuda::launch::Step;
+use solve::cuda::memory::copy_in;
 use solve::cuda::tensor_map::Maps;
 use solve::cuda::workspace::{Parts, Purpose, Workspace, packed, vectors};
 use solve::dims::{D, FFN, QKV};
 use solve::error::Error;
 use solve::options::Stream;
 use solve::precision::SolvePrecision;
+use solve::span::Span;
 use solve::weights::{
     B_ATTN, B_FC, B_PROJ, B_QKV, BETA1, BETA2, GAMMA1, GAMMA2, Param, W_ATTN, W_FC, W_PROJ, W_QKV, WEIGHTS_LEN,
 };
@@ -67,11 +69,10 @@ pub fn hopper_forms(arch: Arch) {
     let Kernels::Hopper(kernels) = &device(arch).kernels else { panic!("{} has other kernels", arch.name()) };
     let host_weights = weights(91);
     let weights = Memory::of(&host_weights);
-    let run = |seq_len: usize, causal: bool, form: &dyn Fn(Shape, &Launch) -> Option<Launch>| {
-        let precision = SolvePrecision::Fast;
-        let shape = Shape { batch: 1, seq_len, causal, prepared: false, precision, guarded: true };
+    let run = |shape: Shape, form: &dyn Fn(Shape, &Launch) -> Option<Launch>| {
         check(arch, shape, &weights, &host_weights, |_, buffers| {
             let mut launches = forward(kernels.chip, shape, true);
+            let mut replaced = 0;
             for launch in &mut launches {
                 let Some(mut other) = form(shape, launch) else { continue };
                 // It casts what the other one would, with at least a block.
@@ -81,19 +82,27 @@ pub fn hopper_forms(arch: Arch) {
                     other.grid[usize::from(matches!(other.kernel, Kernel::Attention { .. }))] += 1;
                 }
                 *launch = other;
+                replaced += 1;
             }
+            assert_eq!(replaced, 1, "launches of another form, {shape:?}");
             hopper::block::steps(kernels, &launches, shape, buffers, &mut Maps::default(), true)
         });
     };
+    let of = |seq_len: usize| {
+        let precision = SolvePrecision::Fast;
+        Shape { batch: 1, seq_len, causal: false, prepared: false, precision, guarded: true }
+    };
     for gemm in Gemm::ALL {
-        for tile in 0..product::tiles(gemm).len() {
-            run(300, false, &|shape, launch| {
+        for (tile, form) in product::tiles(gemm).iter().enumerate() {
+            // A transposed matrix is a prepared block's.
+            let shape = Shape { prepared: form.transposed(), ..of(DIRECT_QKV_ROWS + 36) };
+            run(shape, &|shape, launch| {
                 let replaced = matches!(launch.kernel, Kernel::Gemm { gemm: other, .. } if other == gemm);
                 replaced.then(|| product::product_in(kernels.chip, gemm, tile, shape.rows()))
             });
         }
         for tile in 0..direct::tiles(gemm).len() {
-            run(100, false, &|shape, launch| {
+            run(of(100), &|shape, launch| {
                 let replaced = matches!(launch.kernel, Kernel::Direct { gemm: other, .. } if other == gemm);
                 replaced.then(|| direct::product_in(gemm, tile, shape.rows()))
             });
@@ -101,7 +110,7 @@ pub fn hopper_forms(arch: Arch) {
     }
     for causal in [false, true] {
         for form in attention_forms(causal) {
-            run(420, causal, &|shape, launch| {
+            run(Shape { causal, ..of(420) }, &|shape, launch| {
                 matches!(launch.kernel, Kernel::Attention { .. }).then(|| attention_in(shape, form))
             });
         }
@@ -118,7 +127,8 @@ fn check(
     let (device, rows) = (device(arch), shape.rows());
     let x = Random::new(rows as u64).uniforms(rows * D);
     let (x_there, output) = (Memory::of(&x), Memory::poisoned(rows * D));
-    let workspace = device.run(|| Workspace::new(device, rows, Purpose::Stateless)).expect("a workspace");
+    let purpose = if shape.prepared { Purpose::Prepared(shape.precision) } else { Purpose::Stateless };
+    let workspace = device.run(|| Workspace::new(device, rows, purpose)).expect("a workspace");
     // f takes the place of qkv, and the output that of x1, unless these are kept for a look at them.
     let (qkv, x1) = (Memory::poisoned(rows * QKV / 2), Memory::poisoned(rows * D));
     let parts = Parts { qkv: qkv.at(), x1: x1.at(), ..workspace.parts() };
@@ -126,6 +136,16 @@ fn check(
         poison(part, bytes * rows);
     }
     poison(parts.packed, 2 * packed::LEN);
+    if shape.prepared {
+        let (nothing, buffers) = (Shape { batch: 0, seq_len: 0, ..shape }, Buffers::of_weights(weights.at(), parts));
+        let layernorm1 = Span::new("weights", weights.address(), 2 * D).expect("gamma1 and beta1");
+        let prepared = device.run(|| {
+            // SAFETY: all weights are there, and the workspace is a prepared block's.
+            unsafe { run_steps(&block::prepare(device, nothing, &buffers)?, Stream::LEGACY)? };
+            copy_in(parts.vectors + 4 * vectors::GAMMA1 as u64, &layernorm1, Stream::LEGACY)
+        });
+        prepared.expect("prepared weights");
+    }
     let buffers = Buffers::new(x_there.at(), output.at(), weights.at(), &shape, parts);
     // SAFETY: buffers and workspace are of this shape.
     let ran = device.run(|| unsafe { run_steps(&steps(device, &buffers)?, Stream::LEGACY) });
@@ -155,7 +175,8 @@ fn check(
     // Up to so many rows Hopper's products, and up to so many its QKV product, read the caller's weights.
     if arch != Arch::Sm90a || rows > DIRECT_ROWS {
         let wanted_packed: Vec<f32> = [W_QKV, W_ATTN, W_FC, W_PROJ].into_iter().flat_map(matrix).collect();
-        let first = if arch == Arch::Sm90a && rows <= DIRECT_QKV_ROWS { W_QKV.len } else { 0 };
+        let direct = arch == Arch::Sm90a && !shape.prepared && rows <= DIRECT_QKV_ROWS;
+        let first = if direct { W_QKV.len } else { 0 };
         let got_packed = read_halves(parts.packed, packed::LEN);
         assert!(got_packed[first..] == wanted_packed[first..], "the cast weights, {shape:?}");
     }
