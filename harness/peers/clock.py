@@ -6,33 +6,46 @@ import time
 import torch
 
 RUN_US = 10_000  # calls between two events take about so long: the first of them overlaps with nothing
+WARM_US = 40_000  # of its own calls in front of a run: what ran before leaves the chip hotter or cooler than the call itself makes it
 SHORTEST, LONGEST = 20, 1000  # calls of a run
 FLUSH_BYTES = 256 << 20  # more than any L2
 HIDE_ONE, HIDE_CHAIN = 200_000, 2_000_000  # cycles that the GPU spins while the host enqueues what is timed
 
 
-class Contest:
-    """Times several calls in turn, round by round, so that what the machine does meanwhile hits all of them."""
+def contest(contestants, rounds):
+    """Medians in us of each contestant by name: hot (back to back), cold (caches flushed) and wall (call to synchronised).
 
-    def __init__(self):
-        self.flush = torch.empty(FLUSH_BYTES // 4, device="cuda")
+    They are sampled in turn, round by round, so that what the machine does meanwhile hits all of them.
+    """
+    samples = {name: {"hot": [], "cold": [], "wall": []} for name in contestants}
+    for i in range(rounds):
+        for name, contestant in contestants.items():
+            for clock, times in contestant.sample(i).items():
+                samples[name][clock] += times
+    return {name: {f"{clock}_us": statistics.median(times) for clock, times in s.items()} for name, s in samples.items()}
 
-    def run(self, calls, rounds):
-        """Medians in us of each named call: hot (back to back), cold (caches flushed) and wall (call to synchronised)."""
-        samples = {name: {"hot": [], "cold": [], "wall": []} for name in calls}
-        for name, call in calls.items():
+
+class Contestant:
+    """A call, or the same call on buffers that lie elsewhere, one of them each round: where weights lie is worth up to 3 % (H200, 16 rows)."""
+
+    def __init__(self, calls, flush):
+        self.calls = calls
+        self.flush = flush
+        for call in calls:
             for _ in range(10):
                 call()
-            torch.cuda.synchronize()
-        chains = {name: chain_of(call) for name, call in calls.items()}
-        for i in range(rounds):
-            for name, call in calls.items():
-                if isinstance(call, Places):
-                    call.take(i)
-                samples[name]["hot"].append(hot(call, chains[name]))
-                samples[name]["cold"] += [self.cold(call) for _ in range(5)]
-                samples[name]["wall"] += [wall(call) for _ in range(5)]
-        return {name: {f"{clock}_us": statistics.median(times) for clock, times in s.items()} for name, s in samples.items()}
+        torch.cuda.synchronize()
+        self.us = between_events(calls[0], SHORTEST, HIDE_CHAIN) / SHORTEST
+
+    def sample(self, i):
+        call = self.calls[i % len(self.calls)]
+        return {"hot": [self.hot(call)], "cold": [self.cold(call) for _ in range(5)], "wall": [wall(call) for _ in range(5)]}
+
+    def hot(self, call):
+        for _ in range(max(int(WARM_US / self.us), SHORTEST)):
+            call()
+        count = min(max(int(RUN_US / self.us), SHORTEST), LONGEST)
+        return between_events(call, count, HIDE_CHAIN) / count
 
     def cold(self, call):
         # Reading what was written leaves no line whose write-back would fall into the call's time.
@@ -41,15 +54,9 @@ class Contest:
         return between_events(call, 1, HIDE_ONE)
 
 
-def chain_of(call):
-    """So many calls fill a run."""
-    return min(max(int(RUN_US / hot(call, SHORTEST)), SHORTEST), LONGEST)
-
-
-def hot(call, chain):
-    for _ in range(SHORTEST):  # what the call before left behind is not this one's
-        call()
-    return between_events(call, chain, HIDE_CHAIN) / chain
+def flusher():
+    """A tensor that pushes everything else out of L2 when it is written."""
+    return torch.empty(FLUSH_BYTES // 4, device="cuda")
 
 
 def between_events(call, count, hide):
@@ -68,20 +75,6 @@ def wall(call):
     call()
     torch.cuda.synchronize()
     return (time.perf_counter() - begin) * 1e6
-
-
-class Places:
-    """The same call on buffers that lie elsewhere, one of them each round: where weights lie is worth up to 3 % (H200, 16 rows)."""
-
-    def __init__(self, calls):
-        self.calls = calls
-        self.take(0)
-
-    def take(self, i):
-        self.call = self.calls[i % len(self.calls)]
-
-    def __call__(self):
-        self.call()
 
 
 class Graph:

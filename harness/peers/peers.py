@@ -15,22 +15,22 @@ import json
 import torch
 
 from block import accuracy, block, make_inputs, prepared, reference, unpack
-from clock import Contest, Graph, Places
+from clock import Contestant, Graph, contest, flusher
 from library import Library
+from remote import Remote
 
-PLACES = 5  # of the weights of solve()
 COMPILE = {"mode": "max-autotune-no-cudagraphs", "fullgraph": True}
 
 
 def main():
     args = parse_args()
     library = Library(args.library)
-    others = {precision: Library(args.library, precision) for precision in args.precision}
+    others = {precision: Remote(args.library, precision) for precision in args.precision}
     device = torch.cuda.get_device_name()
     print(f"{device}, PyTorch {torch.__version__}, libsolve {library.c.solve_version().decode()}")
-    contest, rows, summaries = Contest(), [], []
+    flush, rows, summaries = flusher(), [], []
     for seq in args.seq:
-        results = time_seq(library, others, contest, seq, seq in args.compile, args.rounds)
+        results = time_seq(library, others, flush, seq, seq in args.compile, args.rounds)
         print_table(seq, results)
         rows += [{"seq": seq, **row} for row in results]
         summaries.append(summarise(seq, results))
@@ -47,43 +47,33 @@ def main():
             json.dump(report, file, indent=1)
 
 
-def time_seq(library, others, contest, seq, compiled, rounds):
+def time_seq(library, others, flush, seq, compiled, rounds):
     """One row for everything that ran at this length: name, kind, times and accuracy."""
-    x, weights = make_inputs(seq, seed=1000 + seq)
+    seed = 1000 + seq
+    x, weights = make_inputs(seq, seed)
     parameters = unpack(weights)
     want = reference(x, parameters)
-    contestants = make_peers(x, parameters, compiled)
     handle = library.prepare(weights)
-    places = [elsewhere(weights, i) for i in range(PLACES)]
-
-    def solve(library, out):
-        return Places([library.solve(x, out, place) for place in places])
-
-    calls = [
-        ("libsolve solve()", "stateless", lambda out: solve(library, out)),
-        ("libsolve handle", "prepared", lambda out: library.forward(handle, x, out)),
-    ]
+    by_solve, by_handle = torch.full_like(x, torch.nan), torch.full_like(x, torch.nan)
+    # name -> (kind, what is timed, a function that gives its result)
+    entries = {
+        name: (kind, Contestant([graph], flush), lambda graph=graph: graph.out)
+        for name, (kind, graph) in make_peers(x, parameters, compiled).items()
+    }
+    ours = Contestant(library.solve_from_places(x, by_solve, weights), flush)
+    entries["libsolve solve()"] = ("stateless", ours, lambda: by_solve)
+    ours = Contestant([library.forward(handle, x, by_handle)], flush)
+    entries["libsolve handle"] = ("prepared", ours, lambda: by_handle)
     for precision, other in others.items():
-        calls.append((f"libsolve solve(), {precision}", "stateless", lambda out, other=other: solve(other, out)))
-    for name, kind, make in calls:
-        out = torch.full_like(x, torch.nan)
-        contestants[name] = (kind, make(out), out)
-    times = contest.run({name: call for name, (_, call, _) in contestants.items()}, rounds)
+        other.begin(seq, seed)
+        entries[f"libsolve solve(), {precision}"] = ("stateless", other, other.output)
+    times = contest({name: contestant for name, (_, contestant, _) in entries.items()}, rounds)
     library.destroy(handle)
-    return [
-        {"name": name, "kind": kind, **times[name], **accuracy(out, want, x)}
-        for name, (kind, _, out) in contestants.items()
-    ]
-
-
-def elsewhere(weights, i):
-    """A copy in memory of its own, 256 i bytes from where that begins."""
-    place = torch.empty(weights.numel() + 64 * i, device=weights.device)[64 * i :]
-    return place.copy_(weights)
+    return [{"name": name, "kind": kind, **times[name], **accuracy(output(), want, x)} for name, (kind, _, output) in entries.items()]
 
 
 def make_peers(x, parameters, compiled):
-    """name -> (kind, call, output) of every PyTorch variant that runs here."""
+    """name -> (kind, CUDA graph) of every PyTorch variant that runs here."""
     half = prepared(parameters, torch.float16)
     # name, kind, precision of fp32 products, block
     variants = [
@@ -104,8 +94,7 @@ def make_peers(x, parameters, compiled):
     for name, kind, precision, function in variants:
         torch.set_float32_matmul_precision(precision)
         try:
-            graph = Graph(function)
-            peers[name] = (kind, graph, graph.out)
+            peers[name] = (kind, Graph(function))
         except Exception as error:  # a peer that does not run here is no peer here
             print(f"{name} does not run: {type(error).__name__}: {str(error)[:200]}")
     torch.set_float32_matmul_precision("highest")
