@@ -6,7 +6,7 @@ import time
 import torch
 
 RUN_US = 10_000  # calls between two events take about so long: the first of them overlaps with nothing
-WARM_US = 40_000  # of its own calls in front of a run: what ran before leaves the chip hotter or cooler than the call itself makes it
+REST_S = 0.05  # before a run, so that each finds the chip as cool as the others, whoever ran before
 SHORTEST, LONGEST = 20, 1000  # calls of a run
 FLUSH_BYTES = 256 << 20  # more than any L2
 HIDE_ONE, HIDE_CHAIN = 200_000, 2_000_000  # cycles that the GPU spins while the host enqueues what is timed
@@ -42,7 +42,8 @@ class Contestant:
         return {"hot": [self.hot(call)], "cold": [self.cold(call) for _ in range(5)], "wall": [wall(call) for _ in range(5)]}
 
     def hot(self, call):
-        for _ in range(max(int(WARM_US / self.us), SHORTEST)):
+        time.sleep(REST_S)
+        for _ in range(SHORTEST):  # what the call before left behind is not this one's
             call()
         count = min(max(int(RUN_US / self.us), SHORTEST), LONGEST)
         return between_events(call, count, HIDE_CHAIN) / count
