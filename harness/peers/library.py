@@ -24,12 +24,12 @@ class Library:
         self.c.solve_block_destroy.argtypes = [pointer]
 
     def solve(self, x, out, weights):
-        """A function of no arguments that makes the call, its pointers looked up beforehand."""
+        """A function of no arguments that makes the call, its pointers looked up beforehand. It keeps the tensors alive."""
         arguments = (x.data_ptr(), out.data_ptr(), weights.data_ptr(), x.shape[0])
         function = self.c.solve
         function(*arguments)
         self.check(self.c.solve_last_status())
-        return lambda: function(*arguments)
+        return lambda tensors=(x, out, weights): function(*arguments)
 
     def solve_from_places(self, x, out, weights):
         """The same call with the weights in several places."""
@@ -46,7 +46,7 @@ class Library:
         arguments = (handle, x.data_ptr(), out.data_ptr(), 1, x.shape[0], None)
         function = self.c.solve_block_forward
         self.check(function(*arguments))
-        return lambda: function(*arguments)
+        return lambda tensors=(x, out): function(*arguments)
 
     def destroy(self, handle):
         self.check(self.c.solve_block_destroy(handle))
