@@ -155,10 +155,10 @@ fn every_row_is_computed() {
 fn a_grid_that_waits_for_itself_fits_the_chip() {
     for (sms, shape, plan) in plans() {
         for launch in &plan {
-            // Of a product only the blocks of a row wait for each other, and those that cast for none.
+            // Of a projection only the blocks of a row wait for each other, and those that cast for none.
             let (resident, most) = match launch.kernel {
                 Kernel::Few { .. } => ([true, true], sms),
-                Kernel::AttentionProj { .. } => ([true, true], 4 * chip(sms).clusters[1]),
+                Kernel::AttentionProj { .. } => ([true, false], 4 * chip(sms).clusters[1]),
                 Kernel::Gemm { gemm: Gemm::AttnProj, .. } => ([true, false], sms),
                 _ => ([false, false], usize::MAX),
             };

@@ -6,8 +6,8 @@
    bits every time. LayerNorm's statistics go round as in epilogue_norm_sm90a.cuh.
 
    grid: ceil(rows / 64) * 8 * 4 blocks in clusters of 4, all resident at once; 384 threads; TOTAL bytes of shared memory.
-   Weights, x and the vectors are inputs: they are here before the predecessor ends. The successors start only when Q, K and V are here, whose way their
-   weights would take (1.5 us of the chain at 64 rows). Limiter: latency, of Q, K and V first, then of three exchanges. */
+   Weights, x and the vectors are inputs: they are here before the predecessor ends. V comes behind Q and K, under the scores (0.4 us at 128 rows). The
+   successors start only when all three are here, whose way their weights would take (1.5 us of the chain at 64 rows). Limiter: latency, of Q, K and V first, then of three exchanges. */
 #pragma once
 #include <cuda.h>
 #include <cuda_fp16.h>
@@ -32,11 +32,11 @@ struct AttentionProj {
   static constexpr int DEPTH = GROUPS * HEAD_DIM, W_BYTES = DEPTH * WIDE * 2;  // a warpgroup's part of W_attn
   static constexpr int PIECE = 16 * WIDE * 4, PART = GROUPS * PIECE;           // what a warp, and a block, has of 16 rows
   static constexpr int WEIGHTS = GROUPS * HEAD_BYTES, INCOMING = WEIGHTS + GROUPS * W_BYTES, BARRIERS = INCOMING + BLOCKS * PART;
-  static constexpr int TOTAL = BARRIERS + 8 * (GROUPS + 1) + 1024;
+  static constexpr int TOTAL = BARRIERS + 8 * (2 * GROUPS + 1) + 1024;
   static_assert(TOTAL <= 232448 && GROUPS == 3 && 4 * PIECE <= KEYS * 128);
 
   const AttentionProjArgs& args;
-  uint32_t base, mine, weights, loaded, received;  // `mine`: this warpgroup's head
+  uint32_t base, mine, weights, loaded, received;  // `mine`: this warpgroup's head; `loaded`: two barriers, of V the second
   int group, thread, warp, lane, rank, row64, n;
   int first[2], last[2];  // keys that this thread's rows see, less its own first key
 
@@ -46,7 +46,7 @@ struct AttentionProj {
     rank = static_cast<int>(cluster_rank());
     row64 = blockIdx.x / BLOCKS / N_TILES * 64, n = blockIdx.x / BLOCKS % N_TILES * COLUMNS;
     mine = base + group * HEAD_BYTES, weights = base + WEIGHTS + group * W_BYTES;
-    loaded = base + BARRIERS + 8 * group, received = base + BARRIERS + 8 * GROUPS;
+    loaded = base + BARRIERS + 16 * group, received = base + BARRIERS + 16 * GROUPS;
 #pragma unroll
     for (int u = 0; u < 2; u++) {
       int query = row64 + 16 * warp + lane / 4 + 8 * u;
@@ -59,7 +59,7 @@ struct AttentionProj {
 
   __device__ __forceinline__ void init(const CUtensorMap* qkv) const {
     prefetch_tensor_map(qkv);
-    for (int i = 0; i < GROUPS; i++) mbarrier_init(base + BARRIERS + 8 * i, 1);
+    for (int i = 0; i < 2 * GROUPS; i++) mbarrier_init(base + BARRIERS + 8 * i, 1);
     mbarrier_init(received, 1 + THREADS / 4);  // this block's own warps beside the copies
     fence_mbarrier_init();
   }
@@ -91,7 +91,7 @@ struct AttentionProj {
 #pragma unroll
     for (int part = 0; part < 3; part++)
       for (int row = 0; row < (part == 0 ? 64 : KEYS); row += 64)
-        tma_load_2d(mine + (part == 0 ? Q : part == 1 ? K : V) + row * 128, qkv, part * D + head() * HEAD_DIM, part == 0 ? row64 : row, loaded);
+        tma_load_2d(mine + (part == 0 ? Q : part == 1 ? K : V) + row * 128, qkv, part * D + head() * HEAD_DIM, part == 0 ? row64 : row, part == 2 ? loaded + 8 : loaded);
   }
 
   // P, with the sums of its two rows: row lane / 4 of the warp's 16, and eight further
@@ -141,6 +141,8 @@ struct AttentionProj {
     uint32_t p[KEYS / 16][4];
     float sum[2], o[32];
     scores(p, sum);
+    mbarrier_wait(loaded + 8, 0);
+    if (threadIdx.x == 0) pdl_launch();
     const uint64_t values = wgmma_at(N_MAJOR, mine + V);
     wgmma_fence();
 #pragma unroll
@@ -206,14 +208,14 @@ __device__ __forceinline__ void attention_proj(const CUtensorMap* qkv, const CUt
   cluster_arrive();
   if (block.warp == 0 && elect_one()) {
     if (block.group == 0) mbarrier_expect(block.received, (A::BLOCKS - 1) * A::PART);
-    mbarrier_expect(block.loaded, (packed == nullptr ? 0 : A::W_BYTES) + 8192 + 2 * KEYS * 128);
+    mbarrier_expect(block.loaded, (packed == nullptr ? 0 : A::W_BYTES) + 8192 + KEYS * 128);
+    mbarrier_expect(block.loaded + 8, KEYS * 128);
     if (packed != nullptr) tma_load_2d(block.weights, packed, block.n + block.group * A::WIDE, block.rank * A::DEPTH, block.loaded);
     pdl_wait();
     block.load(qkv);
   }
   __syncwarp();
   mbarrier_wait(block.loaded, 0);
-  if (threadIdx.x == 0) pdl_launch();
   block.attend();
   __syncthreads();
   block.project();

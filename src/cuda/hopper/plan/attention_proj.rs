@@ -17,9 +17,9 @@ pub struct AttentionProjForm {
 
 /// The forms that it is compiled for.
 pub const ATTENTION_PROJ: [AttentionProjForm; 3] = [
-    AttentionProjForm { keys: 64, packed: false, shared: 136_224 },
-    AttentionProjForm { keys: 128, packed: false, shared: 185_376 },
-    AttentionProjForm { keys: 64, packed: true, shared: 136_224 },
+    AttentionProjForm { keys: 64, packed: false, shared: 136_248 },
+    AttentionProjForm { keys: 128, packed: false, shared: 185_400 },
+    AttentionProjForm { keys: 64, packed: true, shared: 136_248 },
 ];
 
 /// Columns of a cluster's tile.

@@ -1,12 +1,14 @@
-//! The matrix products that read fp32 weights as the caller stores them: one form for up to 64 rows, and for more. That of the attention projection is
+//! The matrix products that read fp32 weights as the caller stores them: one form for up to 64 rows, and for more, of QKV a third one for more than
+//! [`DIRECT_ROWS`]. That of the attention projection is
 //! in `attention_proj.rs`.
 
 use super::product::Tile;
-use super::{Kernel, Launch, NOTHING, count};
+use super::{DIRECT_ROWS, Kernel, Launch, NOTHING, count};
 use crate::cuda::block::Gemm;
 use crate::cuda::launch::Step;
 
-const QKV_TILES: [Tile; 2] = [Tile::new(64, 32, 103_688, 0), Tile::new(128, 64, 214_408, 0)];
+const QKV_TILES: [Tile; 3] =
+    [Tile::new(64, 32, 103_688, 0), Tile::new(128, 32, 214_296, 0), Tile::new(128, 64, 214_408, 0)];
 const FC_TILES: [Tile; 2] = [Tile::new(64, 32, 103_688, 0), Tile::new(128, 32, 214_296, 0)];
 const PROJ_TILES: [Tile; 2] = [Tile::split(64, 64, 8, 120_952, 0), Tile::split(128, 32, 4, 208_008, 0)];
 
@@ -22,8 +24,9 @@ pub fn tiles(gemm: Gemm) -> &'static [Tile] {
 }
 
 /// The faster of them, by measurement on an H200.
-fn tile_for(rows: usize) -> usize {
-    usize::from(rows > 64)
+fn tile_for(gemm: Gemm, rows: usize) -> usize {
+    let small = usize::from(rows > 64);
+    if gemm == Gemm::Qkv && rows > DIRECT_ROWS { 2 } else { small }
 }
 
 /// Time of the QKV product for more than 128 rows, in 0.01 us, measured on an H200.
@@ -39,7 +42,7 @@ pub fn watchers(steps: &[Step]) -> u32 {
 }
 
 pub(super) fn product(gemm: Gemm, rows: usize) -> Launch {
-    product_in(gemm, tile_for(rows), rows)
+    product_in(gemm, tile_for(gemm, rows), rows)
 }
 
 /// The launch of a matrix product in this one of its tiles.

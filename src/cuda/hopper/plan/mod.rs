@@ -56,14 +56,14 @@ pub enum Kernel {
 
 impl Kernel {
     /// Whether its blocks wait for others of the grid, so that it is launched cooperatively, all of it or nothing: half of it could wait for ever for
-    /// places that half of another stream's has. In the attention projection of more rows they wait only for the up to 7 others of their rows, which start
-    /// right before or after them; while it is `alone`, nothing keeps those out, and a plain launch saves it about a microsecond. But a cooperative grid
-    /// that waits for its turn does: then nobody may wait for a place halfway.
+    /// places that half of another stream's has. In the attention projection they wait for others of their rows. While it is `alone`, nothing keeps those out:
+    /// its predecessors end, and its successors start when all of it has started. A plain launch saves it up to a microsecond then. But a cooperative grid that
+    /// waits for its turn does keep them out: then nobody may wait for a place halfway.
     #[must_use]
     pub fn is_resident(self, alone: bool) -> bool {
         match self {
-            Self::Few { .. } | Self::AttentionProj { .. } => true,
-            Self::Gemm { gemm: Gemm::AttnProj, .. } => !alone,
+            Self::Few { .. } => true,
+            Self::AttentionProj { .. } | Self::Gemm { gemm: Gemm::AttnProj, .. } => !alone,
             _ => false,
         }
     }
