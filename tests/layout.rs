@@ -197,7 +197,9 @@ fn hopper_attention(nvcc: &Path) {
     let source = fs::read_to_string(root().join(format!("cuda/attention/{file}_sm90a.cu"))).expect("a source in cuda/");
     let tile = source.lines().find(|line| line.starts_with("using Tile = ")).expect("the one tile of clusters");
     let forms: Vec<_> = ATTENTION.iter().filter(|form| form.blocks > 1).collect();
-    let [form] = forms[..] else { panic!("{forms:?}") };
+    // One kernel, told whether it has blocks for tails.
+    let [form, with_tails] = forms[..] else { panic!("{forms:?}") };
+    assert_eq!((form.tail, form.shared, form.rows), (0, with_tails.shared, with_tails.rows));
     let equal = [
         ("Tile::SMEM_BYTES", form.shared as usize),
         ("Tile::THREADS", 128 * (form.rows + 1)),

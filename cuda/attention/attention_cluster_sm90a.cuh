@@ -3,15 +3,18 @@
 
    The row groups of a block may belong to two heads (16 groups a head at 1024 rows are not a multiple of three); it then loads the keys of both. At the
    end each warp sends the other block's warp what it has of eight of its 16 rows, gets the same for the other eight, and finishes those.
-   Two warps that attention leaves idle cast weights for later kernels. */
+   Two warps that attention leaves idle cast weights for later kernels.
+
+   Up to 16 rows of each sequence behind a multiple of 64 can be left to blocks of their own (attention_tail_sm90a.cuh). */
 #pragma once
 #include "attention/attention_sm90a.cuh"
+#include "attention/attention_tail_sm90a.cuh"
 #include "attention/cast_beside_sm90a.cuh"
 #include "common/cluster_sm90a.cuh"
 
 struct ClusterArgs {
   __half* att;  // (batch, seq_len, 768)
-  int seq_len;
+  int seq_len, groups;  // groups of 64 rows of a sequence that clusters take: all, or all but a tail
   CastArgs cast;  // the weights to cast
 };
 
@@ -80,17 +83,25 @@ __device__ __forceinline__ void attention_cluster_block(const CUtensorMap* qkv, 
   const AttentionSmem<T> smem = {attention_memory()};
   const int warp = __shfl_sync(0xffffffffu, threadIdx.x >> 5, 0), lane = threadIdx.x & 31;
   const bool producer = warp == 4 * T::CONSUMERS && lane == 0;
+  const int tail = tail_block<T>(args.seq_len, args.groups);
   if (producer) {
-    attention_init(smem, args.seq_len);
+    if (tail < 0)
+      attention_init(smem, args.seq_len, args.groups);
+    else
+      tail_init(smem);
     prefetch_tensor_map(qkv);
   }
   __syncthreads();
-  cluster_arrive();
+  if (tail < 0) cluster_arrive();
   if (warp >= 4 * T::CONSUMERS) {
     registers_decrease<T::PRODUCER_REGISTERS>();
     const int caster = warp - 4 * T::CONSUMERS - 1;
-    if (producer) {
-      const AttentionProducer<T> loads(qkv, smem, args.seq_len);
+    if (producer && tail >= 0) {
+      pdl_wait();
+      pdl_launch();
+      load_tail(qkv, smem, args.seq_len, tail);
+    } else if (producer) {
+      const AttentionProducer<T> loads(qkv, smem, args.seq_len, args.groups);
       pdl_wait();
       pdl_launch();
       loads.run();
@@ -98,10 +109,11 @@ __device__ __forceinline__ void attention_cluster_block(const CUtensorMap* qkv, 
       cast_beside(args.cast, smem.cast(caster), smem.cast_full(caster), caster * gridDim.x + blockIdx.x, T::CAST_WARPS * gridDim.x);
     }
     __syncwarp();
-    cluster_wait();
+    if (tail < 0) cluster_wait();
   } else {
     registers_increase<T::CONSUMER_REGISTERS>();
-    const AttentionWork work = attention_work<T>(args.seq_len, warp >> 2);
+    if (tail >= 0) return attend_tail<T>(smem, args.att, args.seq_len, tail, warp >> 2, warp & 3);
+    const AttentionWork work = attention_work<T>(args.seq_len, args.groups, warp >> 2);
     AttentionConsumer<T> consumer(smem, work, warp >> 2, warp & 3);
     consumer.run();
     exchange_and_store(consumer, args.att);

@@ -45,7 +45,7 @@ __device__ __forceinline__ void attention_block(const CUtensorMap* qkv, const CU
     }
   } else {
     registers_increase<T::CONSUMER_REGISTERS>();
-    const AttentionWork work = attention_work<T>(seq_len, T::KEY_GROUPS > 1 ? 0 : warp >> 2);
+    const AttentionWork work = attention_work<T>(seq_len, 0, T::KEY_GROUPS > 1 ? 0 : warp >> 2);
     AttentionConsumer<T> consumer(smem, work, warp >> 2, warp & 3);
     consumer.run();
     if constexpr (T::KEY_GROUPS > 1)

@@ -75,12 +75,12 @@ __device__ __forceinline__ AttentionWork block_work(int seq_len, int row_group) 
   return work;
 }
 
-/* Clusters: cluster c has row groups ROW_GROUPS c and on of all row groups of all heads of all sequences, its first block the first half of the keys.
-   No cluster is left with fewer, because ROW_GROUPS divides the number of heads. */
+/* Clusters: cluster c has row groups ROW_GROUPS c and on of all row groups of all heads of all sequences, `groups` of each head, its first block the first
+   half of the keys. No cluster is left with fewer, because ROW_GROUPS divides the number of heads. */
 template <class T>
-__device__ __forceinline__ AttentionWork cluster_work(int seq_len, int row_group) {
+__device__ __forceinline__ AttentionWork cluster_work(int seq_len, int groups, int row_group) {
   static_assert(HEADS % T::ROW_GROUPS == 0 && !T::CAUSAL);
-  const int groups = (seq_len + 63) / 64, start = T::ROW_GROUPS * (blockIdx.x / 2), mine = start + row_group;
+  const int start = T::ROW_GROUPS * (blockIdx.x / 2), mine = start + row_group;
   const int head = mine / groups, half = blockIdx.x % 2, tiles = max(2, (seq_len + T::KEYS - 1) / T::KEYS);
   AttentionWork work;
   work.head = head % HEADS;
@@ -95,20 +95,20 @@ __device__ __forceinline__ AttentionWork cluster_work(int seq_len, int row_group
 }
 
 template <class T>
-__device__ __forceinline__ AttentionWork attention_work(int seq_len, int row_group) {
+__device__ __forceinline__ AttentionWork attention_work(int seq_len, int groups, int row_group) {
   if constexpr (T::BLOCKS > 1)
-    return cluster_work<T>(seq_len, row_group);
+    return cluster_work<T>(seq_len, groups, row_group);
   else
     return block_work<T>(seq_len, row_group);
 }
 
 template <class T>
-__device__ __forceinline__ void attention_init(const AttentionSmem<T>& smem, int seq_len) {
+__device__ __forceinline__ void attention_init(const AttentionSmem<T>& smem, int seq_len, int groups = 0) {
   static_assert(T::BLOCKS == 1 || T::STAGES % 2 == 0, "of two streams, each has every other stage");
   int second = 0;
   if (T::BLOCKS > 1) {
 #pragma unroll
-    for (int g = 0; g < T::ROW_GROUPS; g++) second += attention_work<T>(seq_len, g).stream;
+    for (int g = 0; g < T::ROW_GROUPS; g++) second += attention_work<T>(seq_len, groups, g).stream;
   }
   const int users[2] = {T::ROW_GROUPS - second, second > 0 ? second : T::ROW_GROUPS};
 #pragma unroll
@@ -147,10 +147,10 @@ struct AttentionProducer {
   AttentionWork work[T::ROW_GROUPS];
 
   // All that needs no data, so that between the end of QKV and the first copies there is nothing else
-  __device__ __forceinline__ AttentionProducer(const CUtensorMap* qkv, const AttentionSmem<T>& smem, int seq_len) : qkv(qkv), smem(smem) {
+  __device__ __forceinline__ AttentionProducer(const CUtensorMap* qkv, const AttentionSmem<T>& smem, int seq_len, int groups = 0) : qkv(qkv), smem(smem) {
 #pragma unroll
     for (int g = 0; g < T::ROW_GROUPS; g++) {
-      work[g] = attention_work<T>(seq_len, g);
+      work[g] = attention_work<T>(seq_len, groups, g);
       mbarrier_expect(smem.q_full(g), 64 * 128);
       if (g < streams()) mbarrier_expect(smem.k_full(g), T::KV_BYTES);
     }

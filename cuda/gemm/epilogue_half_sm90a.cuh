@@ -25,7 +25,7 @@ struct HalfEpilogue {
   // Boxes whose biases are fetched at once, where there are registers for them: one behind a store would wait for it, and both for wgmma's traffic
   static constexpr int AHEAD = S::BN <= 192 && S::WARPGROUPS < 3 ? BOXES : 1;
   static constexpr int RESTS = 4 * S::WARPGROUPS * BOXES * BOX_BYTES, STAGING = RESTS + 4 * S::WARPGROUPS * 32 * REST;
-  static constexpr int SHARED_BYTES = STAGING + S::N * 4;
+  static constexpr int SHARED_BYTES = STAGING + (S::N + S::BN - 1) / S::BN * S::BN * 4;  // biases past the edge are nothing, but read
 
   const CUtensorMap *out, *rest_out;
   const float* bias;  // (N)

@@ -1,5 +1,5 @@
 /* f(rows, 3072) fp16 = gelu_tanh(h(rows, 768) W_fc + b_fc).
-   grid: min(tiles, multiprocessors), each block takes every grid-th tile; 128 x 192 tiles make 128 blocks at 1024 rows.
+   grid: min(tiles, multiprocessors), each block takes every grid-th tile; 128 x 192 tiles make 128 blocks at 1024 rows, 128 x 224 tiles 126 at 1152.
    Limiter: wgmma (9216 clocks at 128 x 192), then the 6 KB of f per row that go to L2. */
 #include "dims.h"
 #include "gemm/epilogue_half_sm90a.cuh"
@@ -20,4 +20,5 @@ GEMM_FC(64, 64, 6)
 GEMM_FC(64, 96, 9)
 GEMM_FC(128, 96, 6)
 GEMM_FC(128, 192, 4)
+GEMM_FC(128, 224, 3)
 GEMM_FC(128, 256, 3)

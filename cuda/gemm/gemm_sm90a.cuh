@@ -4,7 +4,7 @@
    with the copy engine, BM / 64 warpgroups multiply (64 x BN each) and run the epilogue on their accumulators. Blocks
    (at most as many as tiles) take tiles block, block + blocks, ..: N runs fastest, so neighbours share rows of A. B is
    read as it lies, N-major, in slabs of 64 columns (32 when BN is no multiple of 64), or, where BN is no multiple of 32 either, from its transpose
-   (N, K). The one trick: near the end of a
+   (N, K). Where N is no multiple of BN the last tile of a row hangs over the edge: zeros for B, nothing stored. The one trick: near the end of a
    tile each warpgroup lets the one before it finish its last LEAD k-blocks alone. The tensor cores stay busy, and the
    first warpgroup's epilogue (and, with more tiles, its next start) runs under the others' products.
    Limiter: the wgmma rate at the clock that holds under it (128 x 192 needs 26 KB of shared-memory traffic per 192
@@ -26,7 +26,7 @@ struct GemmShape {
   static constexpr int SPLITS = SPLITS_;  // blocks of a cluster that share a tile, each with its part of K
   // Of K in a stage. Each round of the loop costs about 120 clocks beside its products, which the four of so small a tile do not hide
   static constexpr int DEPTH = BM == 64 && BN == 64 ? 128 : 64;
-  static constexpr int N_TILES = N / BN;
+  static constexpr int N_TILES = (N + BN - 1) / BN;
   static constexpr int K_BLOCKS = K / DEPTH / SPLITS;
   static constexpr int WARPGROUPS = BM / 64;
   static constexpr int THREADS = 128 * WARPGROUPS + 32;
@@ -37,7 +37,7 @@ struct GemmShape {
   static constexpr int SHARED_LIMIT = 230000;  // that the epilogue may count on
   static constexpr int LEAD = STAGES < 4 ? STAGES - 1 : 3;
   static_assert(BM == 64 || BM == 128 || BM == 192, "one to three warpgroups");
-  static_assert(N % BN == 0 && K % (DEPTH * SPLITS) == 0 && (BN % (SWIZZLE / 2) == 0 || (TRANSPOSED && DEPTH == 64)) && STAGES <= K_BLOCKS, "whole tiles");
+  static_assert(N % (SWIZZLE / 2) == 0 && K % (DEPTH * SPLITS) == 0 && (BN % (SWIZZLE / 2) == 0 || (TRANSPOSED && DEPTH == 64)) && STAGES <= K_BLOCKS, "whole tiles");
 };
 
 // Shared memory of a block from its 1024-byte aligned start: the ring, what the epilogue wants, the barriers.

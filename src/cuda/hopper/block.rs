@@ -239,7 +239,9 @@ impl Call<'_> {
         let maps = Arguments::new().map(&self.maps.get(&views::sequences(parts.qkv, QKV, self.shape))?);
         if ATTENTION[form].blocks > 1 {
             let [weights, packed, chunks, alarms] = self.cast(launch);
-            return Ok(maps.words(&[parts.h, pair(self.shape.seq_len as u32, 0), weights, packed, chunks, alarms]));
+            let seq_len = self.shape.seq_len;
+            let lengths = pair(seq_len as u32, ATTENTION[form].groups(seq_len) as u32);
+            return Ok(maps.words(&[parts.h, lengths, weights, packed, chunks, alarms]));
         }
         let maps = maps
             .map(&self.maps.get(&views::sequences(parts.h, D, self.shape))?)

@@ -14,6 +14,8 @@ pub struct AttentionForm {
     pub keys: usize,
     /// Blocks of a cluster. Not for causal attention if more than one.
     pub blocks: usize,
+    /// The most last rows of a sequence, behind a multiple of 64, that blocks of their own take; only for sequences that have such rows, and no more.
+    pub tail: usize,
     /// Bytes of shared memory.
     pub shared: u32,
     /// Time of a block for 1024 keys in 0.01 us, measured on an H200.
@@ -24,11 +26,12 @@ pub struct AttentionForm {
 const ATTENTION_COST: usize = 250;
 
 /// The forms that attention is compiled for.
-pub const ATTENTION: [AttentionForm; 4] = [
-    AttentionForm { rows: 1, keys: 2, blocks: 1, shared: 177_352, cost: 520 },
-    AttentionForm { rows: 2, keys: 1, blocks: 1, shared: 181_384, cost: 860 },
-    AttentionForm { rows: 3, keys: 1, blocks: 1, shared: 222_648, cost: 1060 },
-    AttentionForm { rows: 3, keys: 1, blocks: 2, shared: 184_784, cost: 610 },
+pub const ATTENTION: [AttentionForm; 5] = [
+    AttentionForm { rows: 1, keys: 2, blocks: 1, tail: 0, shared: 177_352, cost: 520 },
+    AttentionForm { rows: 2, keys: 1, blocks: 1, tail: 0, shared: 181_384, cost: 860 },
+    AttentionForm { rows: 3, keys: 1, blocks: 1, tail: 0, shared: 222_648, cost: 1060 },
+    AttentionForm { rows: 3, keys: 1, blocks: 2, tail: 0, shared: 184_784, cost: 610 },
+    AttentionForm { rows: 3, keys: 1, blocks: 2, tail: 16, shared: 184_784, cost: 610 },
 ];
 
 impl AttentionForm {
@@ -37,6 +40,18 @@ impl AttentionForm {
     pub fn casts(&self) -> bool {
         self.rows == 3
     }
+
+    /// Whether it can take sequences of this length.
+    #[must_use]
+    pub fn takes(&self, seq_len: usize) -> bool {
+        self.tail == 0 || (seq_len > 64 && (1..=self.tail).contains(&(seq_len % 64)))
+    }
+
+    /// Groups of 64 rows of a sequence, without its tail.
+    #[must_use]
+    pub fn groups(&self, seq_len: usize) -> usize {
+        if self.tail > 0 { seq_len / 64 } else { seq_len.div_ceil(64) }
+    }
 }
 
 /// Those that there are for causal attention or not.
@@ -44,14 +59,19 @@ pub fn attention_forms(causal: bool) -> impl Iterator<Item = usize> {
     (0..ATTENTION.len()).filter(move |&form| !causal || ATTENTION[form].blocks == 1)
 }
 
+/// Those that can do this.
+fn forms_for(shape: Shape) -> impl Iterator<Item = usize> {
+    attention_forms(shape.causal).filter(move |&form| ATTENTION[form].takes(shape.seq_len))
+}
+
 pub(super) fn attention(chip: Chip, shape: Shape) -> Launch {
     let time = |form: &usize| form_time(chip, shape, &ATTENTION[*form]);
-    let form = attention_forms(shape.causal).min_by_key(time).unwrap_or(0);
+    let form = forms_for(shape).min_by_key(time).unwrap_or(0);
     attention_in(shape, form)
 }
 
 pub(super) fn time(chip: Chip, shape: Shape) -> usize {
-    attention_forms(shape.causal).map(|form| form_time(chip, shape, &ATTENTION[form])).min().unwrap_or(0)
+    forms_for(shape).map(|form| form_time(chip, shape, &ATTENTION[form])).min().unwrap_or(0)
 }
 
 /// Time of attention in this form, in 0.01 us.
@@ -67,11 +87,14 @@ fn form_time(chip: Chip, shape: Shape, form: &AttentionForm) -> usize {
     ATTENTION_COST + thousandths * shape.seq_len / 1024 * form.cost / 1000
 }
 
-/// Row groups are those of a head, but clusters take theirs from all heads.
+/// Row groups are those of a head, but clusters take theirs from all heads, and so do the blocks of tails.
 fn blocks(shape: Shape, form: &AttentionForm) -> usize {
     match form.blocks {
         1 => shape.seq_len.div_ceil(64 * form.rows) * HEADS * shape.batch,
-        blocks => (shape.seq_len.div_ceil(64) * HEADS * shape.batch).div_ceil(form.rows) * blocks,
+        blocks => {
+            let tails = if form.tail > 0 { HEADS * shape.batch / form.rows } else { 0 };
+            (form.groups(shape.seq_len) * HEADS * shape.batch).div_ceil(form.rows) * blocks + tails
+        }
     }
 }
 

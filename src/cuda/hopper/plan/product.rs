@@ -53,7 +53,7 @@ impl Tile {
     }
 
     pub(super) fn tiles(&self, rows: usize, columns: usize) -> usize {
-        rows.div_ceil(self.m) * (columns / self.n)
+        rows.div_ceil(self.m) * columns.div_ceil(self.n)
     }
 }
 
@@ -73,11 +73,12 @@ const ATTN_PROJ_TILES: [Tile; 4] = [
     Tile::new(128, 96, 202_904, 950),
     Tile::new(128, 192, 231_544, 1500),
 ];
-const FC_TILES: [Tile; 5] = [
+const FC_TILES: [Tile; 6] = [
     Tile::new(64, 64, 218_280, 240),
     Tile::new(64, 96, 210_136, 340),
     Tile::new(128, 96, 210_088, 435),
     Tile::new(128, 192, 226_440, 695),
+    Tile::new(128, 224, 206_200, 812).up_to(1152),
     Tile::new(128, 256, 226_424, 930),
 ];
 const PROJ_TILES: [Tile; 7] = [
