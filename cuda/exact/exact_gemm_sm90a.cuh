@@ -1,9 +1,9 @@
-/* C(rows, N) = A(rows, K) B(K, N) of hi + lo operands: hi hi + lo hi + hi lo into the same fp32 accumulators.
+/* C(rows, N) = A(rows, K) B(K, N) of hi + lo operands: hi hi + lo hi + hi lo, in fp32.
 
    Tiles of 128 x BN, BN 192 or 64, two warpgroups of 64 x BN. The ring brings the halves of a k-block of 64 in two
    pieces, hi then lo, so that the three products share them: 80 KB for 2304 clocks of wgmma at BN 192. A unit of work is
-   a tile and a part of K; blocks take units block, block + blocks, .., columns fastest. Every CHUNK of K ends a sum in the
-   tensor cores (which cut off, not round): it is scaled back and added to what lies in memory.
+   a tile and a part of K; blocks take units block, block + blocks, .., columns fastest. The tensor cores cut off at every addition, not round: in QKV and FC
+   a sum ends there with every k-block, in the other products with every CHUNK of K.
    Limiter: the wgmma rate at BN 192; at BN 64 L2 to shared memory, 64 bytes a clock. */
 #pragma once
 
@@ -61,21 +61,32 @@ struct Units {
   __device__ __forceinline__ int column() const { return tile() % columns * F::BN; }
 };
 
-// d = the sum over `k_blocks` k-blocks, by one warpgroup.
-template <class F>
-__device__ __forceinline__ void multiply(float (&d)[F::BN / 2], Ring<F::SLOTS>& at, uint32_t shared, int k_blocks, int thread) {
+/* sum = the product over `k_blocks` k-blocks, by one warpgroup. With PARTS the tensor cores have no sum longer than the small products of a k-block and the large
+   ones of the next; and the second warpgroup begins when the first one has its first products, so that one multiplies while the other adds up (else 1024 rows
+   take 2 us more). */
+template <class F, bool PARTS>
+__device__ __forceinline__ void multiply(float (&sum)[F::BN / 2], Ring<F::SLOTS>& at, uint32_t shared, int k_blocks, int thread) {
   constexpr uint64_t A_FORM = wgmma_descriptor<128>(16, 1024), B_FORM = wgmma_descriptor<128>(IMAGE, 1024);
   const bool releases = thread % 128 == 0;
   const int group = uniform_group();
   const uint32_t ring = shared + S_RING + group * IMAGE;
+  float part[F::BN / 2];
+  float(&d)[F::BN / 2] = PARTS ? part : sum;
 #pragma unroll
-  for (int i = 0; i < F::BN / 2; i++) d[i] = 0.f;  // else the compiler keeps its registers from the kernel's start
+  for (int i = 0; i < F::BN / 2; i++) sum[i] = d[i] = 0.f;  // else the compiler keeps its registers from the kernel's start
   // The two places before `stage`: nothing reads them any more.
   const auto release_before = [&](int stage) {
 #pragma unroll
     for (int i = 2; i > 0; i--)
       if (releases) mbarrier_arrive(shared + F::EMPTY + 8 * (stage >= i ? stage - i : stage - i + F::SLOTS));
   };
+  const auto end_part = [&] {
+    wgmma_wait<0>();
+#pragma unroll
+    for (int i = 0; i < F::BN / 2; i++)
+      if (PARTS) sum[i] += d[i];
+  };
+  if (PARTS && group == 1) named_barrier_sync(SECOND_BARRIER, CONSUMERS);
   int k = 0;
   do {
     const int hi = at.stage;
@@ -96,48 +107,51 @@ __device__ __forceinline__ void multiply(float (&d)[F::BN / 2], Ring<F::SLOTS>& 
 #pragma unroll
     for (int i = 0; i < 4; i++) Wgmma<F::BN>::template ss<1>(d, wgmma_further(a_hi, 32 * i), wgmma_further(b_hi, 2048 * i), 1);
     wgmma_commit();
-    wgmma_wait<1>();
+    if constexpr (PARTS)
+      end_part();
+    else
+      wgmma_wait<1>();
     if (k > 0 && !stands_back) release_before(hi);  // the k-block before
+    if (PARTS && k == 0 && group == 0) named_barrier_arrive(SECOND_BARRIER, CONSUMERS);
     mbarrier_wait_or_fault(shared + F::FULL + 8 * at.stage, at.parity);
     wgmma_fence();
 #pragma unroll
-    for (int i = 0; i < 4; i++) Wgmma<F::BN>::template ss<1>(d, wgmma_further(a_lo, 32 * i), wgmma_further(b_hi, 2048 * i), 1);
+    for (int i = 0; i < 4; i++)
+      Wgmma<F::BN>::template ss<1>(d, wgmma_further(a_lo, 32 * i), wgmma_further(b_hi, 2048 * i), !PARTS || i != 0);
 #pragma unroll
     for (int i = 0; i < 4; i++) Wgmma<F::BN>::template ss<1>(d, wgmma_further(a_hi, 32 * i), wgmma_further(b_lo, 2048 * i), 1);
     wgmma_commit();
     at.advance();
   } while (++k < k_blocks);
-  wgmma_wait<0>();
+  end_part();
   release_before(at.stage);
   if (F::LEAD && group == 0) named_barrier_arrive(LEAD_BARRIER, CONSUMERS);
 }
 
-// Two vectors of a tile's columns: asked for before the products, put where the warpgroup reads them after.
+/* Two vectors of a tile's columns: asked for before the products, put where the warpgroup reads them after. Meanwhile they lie in the boxes of its warps:
+   the accumulators leave no registers for them. A warp has columns 32 w and, of a wide tile, 128 + 32 w and up. */
 template <int BN>
 struct ColumnVectors {
   static constexpr int EACH = (BN + 127) / 128;
-  float a[EACH], b[EACH];
-  int thread;
 
-  __device__ explicit ColumnVectors(int thread) : thread(thread) {}
+  __device__ static __forceinline__ uint32_t box(uint32_t shared, int thread) { return shared + S_BOX + thread / 32 * BOX_BYTES; }
 
-  __device__ __forceinline__ void fetch(const float* va, const float* vb) {
-#pragma unroll
-    for (int i = 0; i < EACH; i++) {
-      const int c = i * 128 + thread % 128;
-      a[i] = c < BN ? load(va + c) : 0.f;
-      b[i] = c < BN && vb ? load(vb + c) : 0.f;
-    }
+  // A lane copies four columns of one of them.
+  __device__ static __forceinline__ void fetch(uint32_t shared, const float* a, const float* b) {
+    const int thread = thread_index(), lane = thread % 32, column = lane / 16 * 128 + thread % 128 / 32 * 32 + lane % 8 * 4;
+    if (column < BN) copy_async_16(box(shared, thread) + 16 * lane, (lane / 8 % 2 ? b : a) + column);
   }
   // a times `scale_a` and b times `scale_b`; returns where: pairs (a, b) of a column
-  __device__ __forceinline__ uint32_t put(uint32_t shared, float scale_a, float scale_b) const {
-    const int group = thread / 128;
-    const uint32_t to = shared + S_VECTORS + group * (2 * GROUP * 4);
+  __device__ static __forceinline__ uint32_t put(uint32_t shared, float scale_a, float scale_b) {
+    const int thread = thread_index(), group = thread / 128;
+    const uint32_t to = shared + S_VECTORS + group * (2 * GROUP * 4), from = box(shared, thread) + thread % 32 * 4;
+    copy_async_wait();
     named_barrier_sync(GROUP_BARRIER + group, 128);  // nobody reads the last ones any more
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
       const int c = i * 128 + thread % 128;
-      if (c < BN) store_shared_2(to + 8 * c, a[i] * scale_a, b[i] * scale_b);
+      const auto value = [&](int at) { return __uint_as_float(load_shared_word(from + at)); };
+      if (c < BN) store_shared_2(to + 8 * c, value(256 * i) * scale_a, value(256 * i + 128) * scale_b);
     }
     named_barrier_sync(GROUP_BARRIER + group, 128);
     return to;
@@ -159,13 +173,13 @@ __device__ __forceinline__ void product_to_images(Ring<F::SLOTS>& at, uint32_t s
   enter();
 #pragma unroll 1
   while (units.more()) {
-    ColumnVectors<F::BN> vectors(thread);
-    vectors.fetch(to.inverses + column, to.biases + column);
+    using Vectors = ColumnVectors<F::BN>;
+    Vectors::fetch(shared, to.inverses + column, to.biases + column);
     float d[F::BN / 2];
-    multiply<F>(d, at, shared, D / 64, thread);
+    multiply<F, true>(d, at, shared, D / 64, thread);
     const Scales scales = Scales::found(shared, to.half, to.parity);
     const float a_inverse = inverse(scales.norm), out_scale = scales.product;
-    uint32_t pairs = vectors.put(shared, to.half ? a_inverse : a_inverse * out_scale, to.half ? 1.f : out_scale) + lane % 4 * 16;
+    uint32_t pairs = Vectors::put(shared, to.half ? a_inverse : a_inverse * out_scale, to.half ? 1.f : out_scale) + lane % 4 * 16;
     unsigned char* out = to.out + activation_at(n / 64, row, column / 64, 0) + warp % 4 * BOX_BYTES;
     // Rolled up, the accumulators moving down: the instructions of all images at once would have to come from L2.
 #pragma unroll 1
@@ -233,7 +247,7 @@ __device__ __forceinline__ void multiply_unit(float (&sum)[F::BN / 2], int& turn
       copy_async_16(inverses(thread) + thread % 128 * 16,
                     Memory(args).vectors() + (proj ? V_INVERSE_PROJ : V_INVERSE_ATTN) + chunk * D + spot.column + thread % 128 * 4);
     float d[F::BN / 2];
-    multiply<F>(d, at, shared, min(CHUNK_BLOCKS, k_blocks), thread_index());
+    multiply<F, false>(d, at, shared, min(CHUNK_BLOCKS, k_blocks), thread_index());
     const int thread = thread_index();
     copy_async_wait();
     named_barrier_sync(GROUP_BARRIER + thread / 128, 128);

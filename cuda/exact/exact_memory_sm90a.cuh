@@ -90,8 +90,8 @@ __shared__ Crew crew;
 
 constexpr int CONSUMERS = 256, THREADS = CONSUMERS + 128, WARPS = CONSUMERS / 32;
 // Named barriers: of the computing threads, of each of their warpgroups (2 and 3), of all between two stages, of each warpgroup's turn (5 and 6), of a
-// warpgroup that lets the other one end first, of those that supply.
-constexpr int CONSUMER_BARRIER = 1, GROUP_BARRIER = 2, STAGE_BARRIER = 4, TURN_BARRIER = 5, LEAD_BARRIER = 7, SUPPLY_BARRIER = 8;
+// warpgroup that lets the other one end first, of those that supply, of a warpgroup that lets the other one begin.
+constexpr int CONSUMER_BARRIER = 1, GROUP_BARRIER = 2, STAGE_BARRIER = 4, TURN_BARRIER = 5, LEAD_BARRIER = 7, SUPPLY_BARRIER = 8, SECOND_BARRIER = 9;
 constexpr int SCALE_WARPS = 3;  // beside the one that feeds
 
 // Bytes from the 1024-byte aligned start: the ring of loads, 2 KB for each warp to write images through, vectors of the

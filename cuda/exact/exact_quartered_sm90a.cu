@@ -2,7 +2,7 @@
    way to cut each product, and with QKV and FC as one piece of code. A kernel pays for the code that it does not run, most of all where that lies in front of
    what it does run, and for each piece that it runs for the first time. And a block does one thing at a time: of the first stage a slab of weights or rows of
    LN1, then a tile or further slabs, until the end of attention. 1024 rows: 117 us, by exact_sm90a.cu 128 (H200). Only in precision exact, on all SMs; which
-   rows: Form::quartered() of src/cuda/exact.rs. */
+   rows: quartered() of src/cuda/exact.rs. */
 #include "exact/exact_output_quartered_sm90a.cuh"
 #include "exact/exact_roles_sm90a.cuh"
 
