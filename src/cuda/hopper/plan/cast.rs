@@ -26,6 +26,8 @@ pub(super) const NOTHING: Range<u32> = CHUNKS..CHUNKS;
 /// Chunks that one idle SM casts in a microsecond beside a kernel, and all of them together in the first kernel; measured on an H200.
 const CAST_RATE: usize = 3;
 const CAST_RATE_ALL: usize = 260;
+/// What attention in groups of 64 rows adds to the first, in percent: there they cast in groups of four warps.
+const CAST_RATE_MORE: usize = 20;
 
 /// Chunks that each SM may cast beside its share of attention: those of two SMs in clusters, which makes the chain fastest at 768 and 1024 rows, and one's
 /// in 100 us else; measured on an H200.
@@ -75,7 +77,11 @@ impl Shares {
             Some(form) if form.blocks > 1 => ((CAST_BESIDE * attention.working / 2) as usize, 0, false),
             Some(_) => (chip.sms * attention::time(chip, shape) * CAST_BESIDE_RATE / 10_000, 0, true),
             None if shape.causal => (0, 0, false),
-            None => (capacity(idle / row * row, attention::time(chip, shape)), idle / row, false),
+            None => {
+                let more =
+                    if matches!(attention.kernel, Kernel::Attention { form: 0, .. }) { CAST_RATE_MORE } else { 0 };
+                (capacity(idle / row * row, attention::time(chip, shape)) * (100 + more) / 100, idle / row, false)
+            }
         };
         Self { first: capacity(idle_sms(chip.sms, qkv), qkv_time), second, second_rows, qkv_first }
     }
