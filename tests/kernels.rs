@@ -26,6 +26,7 @@ fn portable_names() -> Vec<String> {
 fn hopper_names() -> Vec<String> {
     use hopper::plan::{ATTENTION_PROJ, FEW, FewWeights, Gemm, Kernel, attention_forms, direct, product};
     let mut all = vec![Kernel::CastLayernorm, Kernel::FewPrepare, Kernel::TransposeQkv];
+    all.extend((0..direct::FC_SHARED.len()).map(|tile| Kernel::FcShared { tile }));
     for causal in [false, true] {
         all.extend(attention_forms(causal).map(|form| Kernel::Attention { form, causal }));
     }

@@ -174,6 +174,23 @@ fn hopper_tiles(nvcc: &Path) {
             check(nvcc, &stem, &source, &equal);
         }
     }
+    let stem = "gemm_fc_shared";
+    let (mut source, _) = instances(&format!("gemm/{stem}_sm90a.cu"), "");
+    let mut equal = Vec::new();
+    for (number, tile) in direct::FC_SHARED.iter().enumerate() {
+        let _ = writeln!(
+            source,
+            "namespace tile{number} {{\nusing Shape = SharedShape<{}, {}, FFN>;\n\
+             using Memory = SharedMemory<Shape, SharedHalfEpilogue<Shape, true>>;\n}}",
+            tile.m, tile.n
+        );
+        let Launch { grid, threads, shared, .. } = direct::fc_shared(number);
+        let here = |name: &str| format!("tile{number}::{name}");
+        equal.push((here("Memory::TOTAL"), shared as usize));
+        equal.push((here("Shape::THREADS"), threads as usize));
+        equal.push((format!("tile{number}::Shape::BLOCKS * tile{number}::Shape::N_TILES"), grid[0] as usize));
+    }
+    check(nvcc, stem, &source, &equal);
 }
 
 /// Shared memory of the Hopper attention, alone and with its projection.

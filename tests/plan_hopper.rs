@@ -3,13 +3,15 @@
 use solve::cuda::block::Shape;
 use solve::cuda::exact;
 use solve::cuda::hopper::plan::{
-    ATTENTION, ATTENTION_PROJ, CHUNKS, CHUNKS_QKV, Chip, DIRECT_QKV_ROWS, DIRECT_ROWS, FEW, FEW_ROWS, FewWeights, Gemm,
-    Kernel, Launch, attention_forms, direct, forward, prepare, product,
+    ATTENTION, ATTENTION_PROJ, CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, Chip, DIRECT_FC_ROWS, DIRECT_ROWS, FEW, FEW_ROWS,
+    FewWeights, Gemm, Kernel, Launch, attention_forms, direct, forward, prepare, product,
 };
 use solve::precision::SolvePrecision;
 
 /// H100 PCIe with fewer SMs, H100 PCIe, H100 SXM and H200, GH100 in full.
 const SMS: [usize; 4] = [78, 114, 132, 144];
+/// Chunks of W_fc.
+const CHUNKS_FC: u32 = (768 * 3072 / 4096) as u32;
 /// Bytes of shared memory that a block may have.
 const SHARED: u32 = 227 << 10;
 
@@ -47,6 +49,7 @@ fn more_rows_are_six_launches_or_five() {
             .map(|launch| match launch.kernel {
                 Kernel::CastLayernorm => 0,
                 Kernel::Gemm { gemm, .. } | Kernel::Direct { gemm, .. } => [1, 3, 4, 5][gemm as usize],
+                Kernel::FcShared { .. } => 4,
                 Kernel::Attention { causal, .. } => {
                     assert_eq!(causal, shape.causal);
                     2
@@ -62,28 +65,21 @@ fn more_rows_are_six_launches_or_five() {
 #[test]
 fn every_weight_is_cast_once_or_was_before() {
     for (sms, shape, plan) in plans().filter(|(_, shape, _)| shape.rows() > FEW_ROWS) {
-        let direct_qkv = !shape.prepared && shape.rows() <= DIRECT_QKV_ROWS;
-        let mut next = if direct_qkv { CHUNKS_QKV } else { 0 };
+        let mut next = 0;
+        let direct_fc = plan.iter().any(|launch| launch.kernel == Kernel::FcShared { tile: 1 });
         for launch in plan.iter().filter(|launch| !launch.cast.is_empty()) {
+            if direct_fc && next == CHUNKS_QKV + CHUNKS_ATTN {
+                next += CHUNKS_FC;
+            }
             assert_eq!(launch.cast.start, next, "{shape:?} on {sms}: {plan:?}");
             next = launch.cast.end;
         }
         let cast = !shape.prepared && shape.rows() > DIRECT_ROWS;
-        let last = if cast {
-            CHUNKS
-        } else if direct_qkv {
-            CHUNKS_QKV
-        } else {
-            0
-        };
-        assert_eq!(next, last, "{shape:?} on {sms}");
-        let direct = plan.iter().filter(|launch| matches!(launch.kernel, Kernel::Direct { .. })).count();
-        let wanted = match (direct_qkv, cast) {
-            (false, _) => 0,
-            (true, true) => 1,
-            (true, false) => 3,
-        };
-        assert_eq!(direct, wanted, "{shape:?} on {sms}");
+        assert!(!direct_fc || (!shape.prepared && shape.rows() <= DIRECT_FC_ROWS), "{shape:?} on {sms}");
+        assert_eq!(next, if cast { CHUNKS } else { 0 }, "{shape:?} on {sms}");
+        let reads = |launch: &&Launch| matches!(launch.kernel, Kernel::Direct { .. } | Kernel::FcShared { tile: 0 });
+        let direct = plan.iter().filter(reads).count();
+        assert_eq!(direct, if cast || shape.prepared { 0 } else { 3 }, "{shape:?} on {sms}");
     }
     assert_eq!(prepare().iter().map(|launch| launch.cast.len()).sum::<usize>(), CHUNKS as usize);
 }
@@ -130,6 +126,11 @@ fn every_row_is_computed() {
                     assert_eq!((gemm.columns() % form.n, gemm.depth() % (64 * form.splits)), (0, 0), "{what}");
                     let work = rows.div_ceil(form.m) * (gemm.columns() / form.n) * form.splits;
                     assert_eq!(launch.working, work as u32, "{what}");
+                }
+                Kernel::FcShared { tile } => {
+                    let form = direct::FC_SHARED[tile];
+                    assert!((form.m + 1..=2 * form.m).contains(&rows), "a cluster of two: {what}");
+                    assert_eq!(launch.working, 2 * 3072 / form.n as u32, "{what}");
                 }
                 Kernel::AttentionProj { form } => {
                     assert!(rows <= ATTENTION_PROJ[form].keys, "{what}");
@@ -221,6 +222,7 @@ fn every_form_is_chosen_somewhere() {
         all.extend((0..product::tiles(gemm).len()).map(|tile| Kernel::Gemm { gemm, tile }));
         all.extend((0..direct::tiles(gemm).len()).map(|tile| Kernel::Direct { gemm, tile }));
     }
+    all.extend((0..direct::FC_SHARED.len()).map(|tile| Kernel::FcShared { tile }));
     all.extend((0..ATTENTION_PROJ.len()).map(|form| Kernel::AttentionProj { form }));
     for causal in [false, true] {
         all.extend(attention_forms(causal).map(|form| Kernel::Attention { form, causal }));

@@ -104,6 +104,7 @@ impl Gemm {
 }
 
 /// The loaded kernels of a device's family.
+#[allow(clippy::large_enum_variant, reason = "a device has one")]
 pub enum Kernels {
     /// Turing and Ampere.
     Portable(portable::kernels::Kernels),
@@ -144,15 +145,7 @@ pub fn forward(
             let plan = portable::plan::forward(device.arch, device.sms, shape);
             (portable::block::steps(kernels, &plan, buffers), Behind::Anything)
         }
-        Kernels::Hopper(kernels) => {
-            let steps = hopper::block::forward(kernels, shape, buffers, maps, alone)?;
-            let behind = match shape.rows() {
-                rows if shape.prepared || rows > hopper::plan::DIRECT_ROWS => Behind::Settled,
-                rows if rows <= hopper::plan::FEW_ROWS => Behind::Chain,
-                _ => Behind::Watching(hopper::plan::direct::watchers(&steps)),
-            };
-            (steps, behind)
-        }
+        Kernels::Hopper(kernels) => hopper::block::forward(kernels, shape, buffers, maps, alone)?,
     };
     if !shape.guarded && shape.precision != SolvePrecision::Exact {
         return Ok(steps);

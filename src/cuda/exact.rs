@@ -78,8 +78,9 @@ pub enum Behind {
     Anything,
     /// A chain whose last kernel may raise alarms.
     Chain,
-    /// A chain whose last kernel raises none, so that they can be read while it works.
-    Settled,
+    /// A chain whose last kernel raises none, so that they can be read while it works; so many warps before it count themselves when they have raised theirs,
+    /// for who reads them still earlier.
+    Settled(u32),
     /// A chain in whose last kernel so many warps raise them and count themselves when they have.
     Watching(u32),
 }
@@ -194,8 +195,7 @@ impl Kernel {
         };
         let watchers = match behind {
             Behind::Anything | Behind::Chain => u32::MAX,
-            Behind::Settled => 0,
-            Behind::Watching(warps) => warps,
+            Behind::Settled(warps) | Behind::Watching(warps) => warps,
         };
         let numbers = [
             pair(buffers.rows as u32, buffers.seq_len as u32),

@@ -8,8 +8,7 @@ use solve::cuda::device::Device;
 use solve::cuda::graph::run_steps;
 use solve::cuda::hopper;
 use solve::cuda::hopper::plan::{
-    ATTENTION, DIRECT_QKV_ROWS, DIRECT_ROWS, Gemm, Kernel, Launch, attention_forms, attention_in, direct, forward,
-    product,
+    ATTENTION, Gemm, Kernel, Launch, attention_forms, attention_in, direct, forward, product,
 };
 use solve::cuda::launch::Step;
 use solve::cuda::memory::copy_in;
@@ -95,14 +94,15 @@ pub fn hopper_forms(arch: Arch) {
     for gemm in Gemm::ALL {
         for (tile, form) in product::tiles(gemm).iter().enumerate() {
             // A transposed matrix is a prepared block's.
-            let shape = Shape { prepared: form.transposed(), ..of(DIRECT_QKV_ROWS + 36) };
+            let shape = Shape { prepared: form.transposed(), ..of(420) };
             run(shape, &|shape, launch| {
                 let replaced = matches!(launch.kernel, Kernel::Gemm { gemm: other, .. } if other == gemm);
                 replaced.then(|| product::product_in(kernels.chip, gemm, tile, shape.rows()))
             });
         }
         for tile in 0..direct::tiles(gemm).len() {
-            run(of(100), &|shape, launch| {
+            // FC of more than 64 rows is another kernel.
+            run(of(if gemm == Gemm::Fc { 60 } else { 100 }), &|shape, launch| {
                 let replaced = matches!(launch.kernel, Kernel::Direct { gemm: other, .. } if other == gemm);
                 replaced.then(|| direct::product_in(gemm, tile, shape.rows()))
             });
@@ -173,13 +173,20 @@ fn check(
         assert!(worst <= 1.0, "{stage}: {worst} times the tolerance for {shape:?}");
     };
 
-    // Up to so many rows Hopper's products, and up to so many its QKV product, read the caller's weights.
-    if arch != Arch::Sm90a || rows > DIRECT_ROWS {
-        let wanted_packed: Vec<f32> = [W_QKV, W_ATTN, W_FC, W_PROJ].into_iter().flat_map(matrix).collect();
-        let direct = arch == Arch::Sm90a && !shape.prepared && rows <= DIRECT_QKV_ROWS;
-        let first = if direct { W_QKV.len } else { 0 };
-        let got_packed = read_halves(parts.packed, packed::LEN);
-        assert!(got_packed[first..] == wanted_packed[first..], "the cast weights, {shape:?}");
+    // On Hopper some products of few rows read the caller's weights.
+    let all = 0..packed::LEN;
+    let cast = match &device.kernels {
+        Kernels::Portable(_) => vec![all],
+        Kernels::Hopper(_) if shape.prepared => vec![all],
+        Kernels::Hopper(kernels) => {
+            let chunks = forward(kernels.chip, shape, true).into_iter().map(|launch| launch.cast);
+            chunks.map(|chunks| 4096 * chunks.start as usize..4096 * chunks.end as usize).collect()
+        }
+    };
+    let wanted_packed: Vec<f32> = [W_QKV, W_ATTN, W_FC, W_PROJ].into_iter().flat_map(matrix).collect();
+    let got_packed = read_halves(parts.packed, packed::LEN);
+    for weights in cast {
+        assert!(got_packed[weights.clone()] == wanted_packed[weights], "the cast weights, {shape:?}");
     }
     let got_vectors = read_floats(parts.vectors, vectors::GAMMA1);
     let wanted_vectors: Vec<f32> =

@@ -8,6 +8,7 @@ use super::plan::{
 use super::plan::{direct, product};
 use super::views::{self, slab};
 use crate::cuda::block::{Buffers, Shape};
+use crate::cuda::exact::Behind;
 use crate::cuda::launch::{Arguments, Edge, Step, pair};
 use crate::cuda::tensor_map::{Element, Maps};
 use crate::cuda::workspace::{packed, vectors};
@@ -16,15 +17,21 @@ use crate::error::Error;
 use crate::precision::SolvePrecision;
 use crate::weights::{B_ATTN, W_ATTN, W_FC, W_PROJ, W_QKV};
 
-/// The steps of one forward.
+/// The steps of one forward, and what whoever judges its result comes behind.
 pub fn forward(
     kernels: &Kernels,
     shape: Shape,
     buffers: &Buffers,
     maps: &mut Maps,
     alone: bool,
-) -> Result<Vec<Step>, Error> {
-    steps(kernels, &plan::forward(kernels.chip, shape, buffers.weights.is_multiple_of(16)), shape, buffers, maps, alone)
+) -> Result<(Vec<Step>, Behind), Error> {
+    let launches = plan::forward(kernels.chip, shape, buffers.weights.is_multiple_of(16));
+    let behind = match launches.last().map(|last| last.kernel) {
+        Some(Kernel::Few { .. }) if !shape.prepared => Behind::Chain,
+        Some(Kernel::Direct { .. }) => Behind::Watching(direct::watchers(&launches)),
+        _ => Behind::Settled(direct::watchers(&launches)),
+    };
+    Ok((steps(kernels, &launches, shape, buffers, maps, alone)?, behind))
 }
 
 /// The steps of these launches.
@@ -81,9 +88,8 @@ impl Call<'_> {
         let (what, arguments) = match launch.kernel {
             Kernel::CastLayernorm => ("launch of the weight cast and LN1", self.cast_layernorm(launch)),
             Kernel::Gemm { gemm, tile } => (product_name(gemm), self.gemm(launch, gemm, &product::tiles(gemm)[tile])?),
-            Kernel::Direct { gemm, tile } => {
-                (product_name(gemm), self.direct(launch, gemm, &direct::tiles(gemm)[tile])?)
-            }
+            Kernel::Direct { gemm, tile } => (product_name(gemm), self.direct(gemm, &direct::tiles(gemm)[tile])?),
+            Kernel::FcShared { tile } => (product_name(Gemm::Fc), self.fc_shared(&direct::FC_SHARED[tile])?),
             Kernel::Attention { form, causal } => ("launch of attention", self.attention(launch, form, causal)?),
             Kernel::AttentionProj { form } => ("launch of attention and its projection", self.attention_proj(form)?),
             Kernel::Few { weights, tile } => ("launch of the block for few tokens", self.few(weights, tile)?),
@@ -174,7 +180,7 @@ impl Call<'_> {
     }
 
     /// A product that reads the caller's weights as they are.
-    fn direct(&mut self, launch: &Launch, gemm: Gemm, tile: &Tile) -> Result<Arguments, Error> {
+    fn direct(&mut self, gemm: Gemm, tile: &Tile) -> Result<Arguments, Error> {
         let Buffers { output, weights, parts: w, .. } = self.buffers;
         let matrix = match gemm {
             Gemm::Qkv => W_QKV,
@@ -188,14 +194,20 @@ impl Call<'_> {
         let maps = self.results(Arguments::new().map(&left), gemm, tile)?;
         let (bias, rows, alarms) = (self.bias(gemm), pair(self.rows(), 0), self.alarms);
         Ok(match gemm {
-            Gemm::Qkv => {
-                let [weights, packed, chunks, alarms] = self.cast(launch);
-                maps.words(&[bias, matrix, weights, packed, chunks, alarms, pair(launch.working, 0)])
-            }
             // The attention projection has a kernel of its own.
-            Gemm::AttnProj | Gemm::Fc => maps.words(&[bias, matrix, alarms]),
+            Gemm::Qkv | Gemm::AttnProj | Gemm::Fc => maps.words(&[bias, matrix, alarms]),
             Gemm::Proj => maps.words(&[bias, w.x1, *output, matrix, alarms, rows]),
         })
+    }
+
+    /// FC where two blocks share the caller's weights.
+    fn fc_shared(&mut self, tile: &Tile) -> Result<Arguments, Error> {
+        // As for a direct product, if it has 64 rows.
+        let left = views::left(self.left(Gemm::Fc), Gemm::Fc.depth(), self.buffers.rows, tile);
+        let maps = Arguments::new().map(&self.maps.get(&left)?);
+        let maps = self.results(maps, Gemm::Fc, tile)?;
+        let weights = self.buffers.weights + 4 * W_FC.offset as u64;
+        Ok(maps.words(&[self.bias(Gemm::Fc), weights, self.alarms]))
     }
 
     /// The left operand of a product.

@@ -16,6 +16,8 @@ pub struct Kernels {
     pub gemm: [Vec<Function>; 4],
     /// The same for the products that read fp32 weights.
     pub gemm_direct: [Vec<Function>; 4],
+    /// FC where two blocks share the weights.
+    pub fc_shared: [Function; 2],
     /// Not causal, causal.
     pub attention: [[Function; ATTENTION.len()]; 2],
     pub attention_proj: [Function; ATTENTION_PROJ.len()],
@@ -38,6 +40,7 @@ impl Kernels {
             cast_layernorm: function(Kernel::CastLayernorm)?,
             gemm: [const { Vec::new() }; 4],
             gemm_direct: [const { Vec::new() }; 4],
+            fc_shared: [function(Kernel::FcShared { tile: 0 })?, function(Kernel::FcShared { tile: 1 })?],
             attention: [[Function::NONE; ATTENTION.len()]; 2],
             attention_proj: [Function::NONE; ATTENTION_PROJ.len()],
             small: [[Function::NONE; FEW.len()]; 3],
@@ -84,6 +87,7 @@ impl Kernels {
             Kernel::CastLayernorm => self.cast_layernorm,
             Kernel::Gemm { gemm, tile } => self.gemm[gemm as usize][tile],
             Kernel::Direct { gemm, tile } => self.gemm_direct[gemm as usize][tile],
+            Kernel::FcShared { tile } => self.fc_shared[tile],
             Kernel::Attention { form, causal } => self.attention[usize::from(causal)][form],
             Kernel::AttentionProj { form } => self.attention_proj[form],
             Kernel::Few { weights, tile } => self.small[weights as usize][tile],
@@ -100,6 +104,10 @@ pub fn symbol(kernel: Kernel) -> String {
         Kernel::CastLayernorm => "cast_layernorm".into(),
         Kernel::Gemm { gemm, tile } => product_symbol(gemm, "", &product::tiles(gemm)[tile]),
         Kernel::Direct { gemm, tile } => product_symbol(gemm, "_direct", &direct::tiles(gemm)[tile]),
+        Kernel::FcShared { tile } => {
+            let tile = &direct::FC_SHARED[tile];
+            format!("gemm_fc_shared_{}x{}", tile.m, tile.n)
+        }
         Kernel::Attention { form, causal } => {
             let form = &ATTENTION[form];
             let blocks = if form.blocks > 1 { format!("x{}", form.blocks) } else { String::new() };

@@ -34,6 +34,11 @@ const CAST_RATE_MORE: usize = 20;
 const CAST_BESIDE: u32 = 9;
 const CAST_BESIDE_RATE: usize = 40;
 
+/// The tile of QKV where FC reads its weights as they are, 64 x 96 up to three tiles of 64 rows and 128 x 96 above; measured on an H200.
+fn qkv_around_fc(rows: usize) -> usize {
+    if rows <= 192 { 1 } else { 2 }
+}
+
 /// Fewer idle SMs than these cast nothing beside the attention projection: they would outlast it.
 const FEWEST_WORKERS: u32 = 16;
 
@@ -48,15 +53,29 @@ pub(super) fn casting(chip: Chip, shape: Shape, attention: &Launch) -> [Launch; 
     let tile = product::eligible(Gemm::Qkv, false)
         .min_by_key(|&tile| time(tile) + 100 * before(tile) / CAST_RATE_ALL)
         .unwrap_or(0);
-    Shares::new(chip, shape, &qkv(tile), time(tile), attention).launches(chip, rows, 0, qkv(tile), attention)
+    Shares::new(chip, shape, &qkv(tile), time(tile), attention).launches(chip, rows, qkv(tile), attention)
 }
 
-/// The same when the QKV product reads its weights as they are.
-pub(super) fn casting_rest(chip: Chip, shape: Shape, attention: &Launch) -> [Launch; 3] {
+/// The same when FC reads its weights as they are: W_qkv is cast in the first kernel, W_attn beside the QKV product and W_proj beside attention. The
+/// SMs that the attention projection leaves idle are FC's, whose blocks convert there before it has ended. None: there are not enough SMs for it.
+pub(super) fn casting_around_fc(chip: Chip, shape: Shape, attention: &Launch) -> Option<[Launch; 3]> {
     let rows = shape.rows();
-    let qkv = direct::product(Gemm::Qkv, rows);
-    let shares = Shares::new(chip, shape, &qkv, direct::QKV_TIME, attention);
-    shares.launches(chip, rows, CHUNKS_QKV, qkv, attention)
+    let tile = qkv_around_fc(rows);
+    let mut qkv = product_in(chip, Gemm::Qkv, tile, rows);
+    let qkv_time = product::time(chip, Gemm::Qkv, &tiles(Gemm::Qkv)[tile], rows);
+    let shares = Shares::new(chip, shape, &qkv, qkv_time, attention);
+    let projection = product::product(chip, Gemm::AttnProj, rows, false);
+    let fits = projection.working + direct::fc_shared(1).working <= count(chip.sms)
+        && direct::fc_shared(1).working <= count(2 * chip.clusters[0]);
+    if !fits || shares.first < CHUNKS_ATTN as usize || shares.second < CHUNKS_PROJ as usize {
+        return None;
+    }
+    qkv.grid[0] += idle_sms(chip.sms, &qkv);
+    qkv.cast = CHUNKS_QKV..CHUNKS_QKV + CHUNKS_ATTN;
+    let mut attention = attention.clone();
+    attention.grid[1] += shares.second_rows;
+    attention.cast = CHUNKS - CHUNKS_PROJ..CHUNKS;
+    Some([cast_layernorm(rows, 0..CHUNKS_QKV), qkv, attention])
 }
 
 /// How many chunks of the weights other than W_qkv are cast beside the QKV product and beside attention, at most.
@@ -91,8 +110,7 @@ impl Shares {
         ((CHUNKS - CHUNKS_QKV) as usize).saturating_sub(self.first + self.second)
     }
 
-    /// The cast begins with chunk `from`.
-    fn launches(&self, chip: Chip, rows: usize, from: u32, qkv: Launch, attention: &Launch) -> [Launch; 3] {
+    fn launches(&self, chip: Chip, rows: usize, qkv: Launch, attention: &Launch) -> [Launch; 3] {
         let last = casting_projection(chip, rows).cast.start;
         let start = CHUNKS_QKV + count(self.before()).saturating_sub(CHUNKS - last);
         let hidden = (last - start) as usize;
@@ -101,7 +119,7 @@ impl Shares {
                 true => hidden.min(self.first),
                 false => hidden * self.first / (self.first + self.second).max(1),
             });
-        let mut launches = [cast_layernorm(rows, from..start), qkv, attention.clone()];
+        let mut launches = [cast_layernorm(rows, 0..start), qkv, attention.clone()];
         if middle > start {
             launches[1].grid[0] += idle_sms(chip.sms, &launches[1]);
             launches[1].cast = start..middle;

@@ -1,8 +1,8 @@
 //! Which Hopper kernels serve a call and on which grids: pure numbers, tested without a GPU.
 //!
 //! Up to [`FEW_ROWS`] rows one resident kernel computes the block. Above, six kernels, or five while attention fits into the kernel of its projection.
-//! From the caller's weights the products read them as they are up to [`DIRECT_ROWS`] rows, where hardly any is read twice; the QKV product, which nothing
-//! can cast for in advance, up to [`DIRECT_QKV_ROWS`]. In all other calls they read fp16 weights, each in the tile whose waves of blocks take the least
+//! From the caller's weights the products read them as they are up to [`DIRECT_ROWS`] rows, where hardly any is read twice; FC, which converts them while
+//! the attention projection leaves its SMs idle, up to [`DIRECT_FC_ROWS`]. In all other calls they read fp16 weights, each in the tile whose waves of blocks take the least
 //! time, and SMs that a product or attention leaves idle cast weights for the kernels after it.
 
 mod attention;
@@ -20,7 +20,7 @@ use crate::dims::{D, QKV};
 pub use attention::{ATTENTION, AttentionForm, attention_forms, attention_in};
 pub use attention_proj::{ATTENTION_PROJ, AttentionProjForm, ROW_TILES};
 pub use cast::{CHUNKS, CHUNKS_ATTN, CHUNKS_QKV};
-use cast::{NOTHING, cast_layernorm, casting, casting_projection, casting_rest};
+use cast::{NOTHING, cast_layernorm, casting, casting_around_fc, casting_projection};
 pub use few::{FEW, FewTile, FewWeights};
 
 /// What a plan must know about the GPU.
@@ -35,10 +35,10 @@ pub struct Chip {
 /// Rows up to which the one resident kernel is the faster way; measured on an H200.
 pub const FEW_ROWS: usize = 32;
 
-/// Rows up to which the products, and up to which the QKV product alone, read the caller's fp32 weights; measured on an H200.
+/// Rows up to which the products, and up to which FC alone, read the caller's fp32 weights; measured on an H200.
 pub const DIRECT_ROWS: usize = 128;
 #[allow(missing_docs, reason = "see above")]
-pub const DIRECT_QKV_ROWS: usize = 384;
+pub const DIRECT_FC_ROWS: usize = 256;
 
 /// A compiled kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,6 +47,7 @@ pub enum Kernel {
     CastLayernorm,
     Gemm { gemm: Gemm, tile: usize },
     Direct { gemm: Gemm, tile: usize },
+    FcShared { tile: usize },
     Attention { form: usize, causal: bool },
     AttentionProj { form: usize },
     Few { weights: FewWeights, tile: usize },
@@ -110,9 +111,15 @@ fn many(chip: Chip, shape: Shape) -> Vec<Launch> {
     }
     let attention = || attention::attention(chip, shape);
     let product = |gemm| product::product(chip, gemm, rows, shape.prepared);
+    if !shape.prepared
+        && rows <= DIRECT_FC_ROWS
+        && let Some(first) = casting_around_fc(chip, shape, &attention())
+    {
+        let rest = [product(Gemm::AttnProj), direct::fc_shared(1), product(Gemm::Proj)];
+        return first.into_iter().chain(rest).collect();
+    }
     let mut launches = if !shape.prepared {
-        let first = if rows <= DIRECT_QKV_ROWS { casting_rest } else { casting };
-        first(chip, shape, &attention()).to_vec()
+        casting(chip, shape, &attention()).to_vec()
     } else {
         vec![cast_layernorm(rows, NOTHING), product(Gemm::Qkv)]
     };
@@ -130,7 +137,8 @@ fn direct_products(shape: Shape) -> Vec<Launch> {
     let rows = shape.rows();
     let mut launches = vec![cast_layernorm(rows, 0..0), direct::product(Gemm::Qkv, rows)];
     launches.extend(attention_proj::attention_proj(shape));
-    launches.extend([direct::product(Gemm::Fc, rows), direct::product(Gemm::Proj, rows)]);
+    let fc = if rows <= 64 { direct::product(Gemm::Fc, rows) } else { direct::fc_shared(0) };
+    launches.extend([fc, direct::product(Gemm::Proj, rows)]);
     launches
 }
 
@@ -141,6 +149,7 @@ pub fn shared_bytes(kernel: Kernel) -> u32 {
         Kernel::CastLayernorm | Kernel::FewPrepare | Kernel::TransposeQkv => 0,
         Kernel::Gemm { gemm, tile } => product::tiles(gemm)[tile].shared,
         Kernel::Direct { gemm, tile } => direct::tiles(gemm)[tile].shared,
+        Kernel::FcShared { tile } => direct::FC_SHARED[tile].shared,
         Kernel::Attention { form, .. } => ATTENTION[form].shared,
         Kernel::AttentionProj { form } => ATTENTION_PROJ[form].shared,
         Kernel::Few { weights, tile } => FEW[tile].shared[usize::from(weights == FewWeights::Prepared)],
