@@ -10,7 +10,7 @@
 
 template <class S>
 struct ExchangeEpilogue {
-  static constexpr bool LATE = false;
+  static constexpr Prepared PREPARED = BEFORE_PRODUCTS;
   static constexpr int CLUSTER_PHASES = 2;
   static_assert(S::SPLITS == 2 || S::SPLITS == 4, "see epilogue_whole_sm90a.cuh");
   static constexpr int W = S::BN / S::SPLITS, PEERS = S::SPLITS - 1;

@@ -16,14 +16,15 @@ __device__ __forceinline__ float gelu_tanh(float x) {
 
 template <class S, bool GELU>
 struct HalfEpilogue {
-  static constexpr bool LATE = false;
   static constexpr int CLUSTER_PHASES = 0;
   static constexpr int COLUMNS = S::BN % 64 == 0 || S::TRANSPOSED ? 64 : 32;  // of a box
   static constexpr int BOX_BYTES = 16 * COLUMNS * 2;
   static constexpr int BOXES = S::BN / COLUMNS;
   static constexpr int REST = S::BN % COLUMNS;  // columns of the narrow box of a transposed tile
-  // Boxes whose biases are fetched at once, where there are registers for them: one behind a store would wait for it, and both for wgmma's traffic
+  // Boxes whose biases are fetched at once, where there are registers for them: one behind a store would wait for it, and both for wgmma's traffic. All of
+  // them come under the last products then.
   static constexpr int AHEAD = S::BN <= 192 && S::WARPGROUPS < 3 ? BOXES : 1;
+  static constexpr Prepared PREPARED = AHEAD == BOXES && S::N > S::BN ? UNDER_LAST_PRODUCTS : BEFORE_PRODUCTS;
   static constexpr int RESTS = 4 * S::WARPGROUPS * BOXES * BOX_BYTES, STAGING = RESTS + 4 * S::WARPGROUPS * 32 * REST;
   static constexpr int SHARED_BYTES = STAGING + (S::N + S::BN - 1) / S::BN * S::BN * 4;  // biases past the edge are nothing, but read
 
@@ -31,6 +32,7 @@ struct HalfEpilogue {
   const float* bias;  // (N)
   uint32_t staging, rest, bias_at, bias_full;
   bool first = true;
+  float2 v[AHEAD * COLUMNS / 8], w[REST / 8 + 1];  // biases
 
   __device__ HalfEpilogue(const CUtensorMap* out, const float* bias, const CUtensorMap* rest_out = nullptr) : out(out), rest_out(rest_out), bias(bias) {}
   __device__ void at(uint32_t memory, uint32_t barriers, int) {
@@ -48,29 +50,36 @@ struct HalfEpilogue {
     mbarrier_expect(bias_full, S::N * 4);
     bulk_load(bias_at, bias, S::N * 4, bias_full);
   }
-  __device__ void prepare(int, int) const {}
+  // A transposed tile's columns are not neighbours (gemm/transposed.cuh).
+  static __device__ int wide(int n) { return REST == 0 ? n : n / S::BN * (BOXES * COLUMNS); }
+  static __device__ int narrow(int n) { return S::N_TILES * BOXES * COLUMNS + n / S::BN * REST; }
+
+  __device__ void prepare(int, int n) {
+    if (PREPARED == UNDER_LAST_PRODUCTS) fetch_biases(n);
+  }
+  __device__ void fetch_biases(int n) {
+    mbarrier_wait_or_fault(bias_full, 0);  // a trap here would make ptxas wait for the products first (C7517)
+    const uint32_t biases = bias_at + (threadIdx.x % 4) * 8;
+#pragma unroll
+    for (int i = 0; i < REST / 8; i++) w[i] = load_shared_2(biases + (narrow(n) + 8 * i) * 4);
+#pragma unroll
+    for (int i = 0; i < AHEAD * COLUMNS / 8; i++) v[i] = load_shared_2(biases + (wide(n) + 8 * i) * 4);
+  }
 
   __device__ void finish(float (&d)[S::BN / 2], int row, int n) {
     const int lane = threadIdx.x % 32, r = lane % 16;
-    if (first)
-      mbarrier_wait(bias_full, 0);
-    else {
+    if (PREPARED != UNDER_LAST_PRODUCTS) fetch_biases(n);
+    if (!first) {
       if (elect_one()) bulk_wait_read<0>();
       __syncwarp();
     }
     first = false;
-    // A transposed tile's columns are not neighbours (gemm/transposed.cuh).
-    const int wide = REST == 0 ? n : n / S::BN * (BOXES * COLUMNS), narrow = S::N_TILES * BOXES * COLUMNS + n / S::BN * REST;
-    const uint32_t biases = bias_at + (wide + 2 * (lane % 4)) * 4;
-    float2 v[AHEAD * COLUMNS / 8], w[REST / 8 + 1];
-#pragma unroll
-    for (int i = 0; i < REST / 8; i++) w[i] = load_shared_2(bias_at + (narrow + 8 * i + 2 * (lane % 4)) * 4);
 #pragma unroll
     for (int box = 0; box < BOXES; box++) {
       const uint32_t to = staging + box * BOX_BYTES;
-      if (box % AHEAD == 0) {
+      if (AHEAD < BOXES && box > 0) {
 #pragma unroll
-        for (int i = 0; i < AHEAD * COLUMNS / 8; i++) v[i] = load_shared_2(biases + 4 * box * COLUMNS + 32 * i);
+        for (int i = 0; i < AHEAD * COLUMNS / 8; i++) v[i] = load_shared_2(bias_at + (threadIdx.x % 4) * 8 + (wide(n) + box * COLUMNS + 8 * i) * 4);
       }
 #pragma unroll
       for (int i = 0; i < COLUMNS / 8; i += 2) {  // two groups of 8 columns make one stmatrix
@@ -78,11 +87,11 @@ struct HalfEpilogue {
         const float2* b = v + box % AHEAD * (COLUMNS / 8) + i;
         turn(d + 4 * (box * (COLUMNS / 8) + i), b, to + (COLUMNS == 64 ? swizzle_128(r, chunk) : swizzle_64(r, chunk)));
       }
-      store(out, to, wide + box * COLUMNS, row);
+      store(out, to, wide(n) + box * COLUMNS, row);
     }
     if constexpr (REST > 0) {
       turn(d + 4 * BOXES * (COLUMNS / 8), w, rest + r * 32 + lane / 16 * 16);
-      store(rest_out, rest, narrow, row);
+      store(rest_out, rest, narrow(n), row);
     }
     if (elect_one()) bulk_commit();
   }

@@ -22,7 +22,7 @@ template <class S>
 struct NormEpilogue {
   // Half a tile of 128 x 96 is residual: asked for first, it holds up the first k-blocks (2048 rows: -0.7). The small tile wants it early (256 rows: +0.5 if
   // late), and so does the large one, which has the longer loop (4096 rows: +1.4).
-  static constexpr bool LATE = S::BM == 128 && S::BN == 96;
+  static constexpr Prepared PREPARED = S::BM == 128 && S::BN == 96 ? UNDER_FIRST_PRODUCTS : BEFORE_PRODUCTS;
   static constexpr int CLUSTER_PHASES = 0;
   static constexpr int GROUPS = S::BN / 8;
   static constexpr int BOXES = S::BN / 32;                          // of 16 rows x 32 columns

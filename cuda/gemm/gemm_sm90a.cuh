@@ -119,10 +119,10 @@ struct GemmProducer {
   }
 };
 
-// `then()` runs under the first products.
-template <class S, class Then>
+// `under_first()` runs under the first products, `under_last()` under the last ones.
+template <class S, class First, class Last>
 __device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], Ring<S::STAGES>& at, uint32_t ring, uint32_t full,
-                                              uint32_t empty, int warpgroup, const Then& then) {
+                                              uint32_t empty, int warpgroup, const First& under_first, const Last& under_last) {
   const uint64_t a_form = wgmma_descriptor<128>(16, 1024);
   const uint64_t b_form = S::TRANSPOSED ? wgmma_descriptor<128>(16, 1024) : wgmma_descriptor<S::SWIZZLE>(S::DEPTH * S::SWIZZLE, 8 * S::SWIZZLE);
   constexpr uint32_t B_STEP = S::TRANSPOSED ? 32 : 16 * S::SWIZZLE;  // bytes for 16 of K
@@ -138,25 +138,29 @@ __device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], Ring<S::STA
     for (int k = 0; k < S::DEPTH / 16; k++)
       Wgmma<S::BN>::template ss<!S::TRANSPOSED>(d, wgmma_further(a, k / 4 * (S::BM * 128) + k % 4 * 32), wgmma_further(b, B_STEP * k), (k_block | k) != 0);
     wgmma_commit();
-    if (k_block == 1) then();
+    if (k_block == 1) under_first();
     wgmma_wait<1>();
     if (k_block > 0 && releases) mbarrier_arrive(empty + 8 * previous);
     previous = at.stage;
     at.advance();
   }
   if (warpgroup < S::WARPGROUPS - 1) named_barrier_arrive(LEAD_BARRIER + warpgroup, 256);
+  under_last();
   wgmma_wait<0>();
   if (releases) mbarrier_arrive(empty + 8 * previous);
 }
 
-/* An epilogue has SHARED_BYTES; LATE, whether prepare() comes under the first products instead of before them; CLUSTER_PHASES, how often the blocks of a
+// When an epilogue's prepare() is called
+enum Prepared { BEFORE_PRODUCTS, UNDER_FIRST_PRODUCTS, UNDER_LAST_PRODUCTS };
+
+/* An epilogue has SHARED_BYTES; PREPARED; CLUSTER_PHASES, how often the blocks of a
    cluster meet (the first time after init(), which the epilogue awaits before it touches a peer; a block of a cluster has one tile); and the functions
 
      init()              called by the producer thread before anything else
 
      load()              called by the producer thread once the predecessor's results may be read
 
-     prepare(row, n)     called by every multiplying thread before a tile; `row` is the first of its warp's 16 rows, `n`
+     prepare(row, n)     called by every multiplying thread for a tile; `row` is the first of its warp's 16 rows, `n`
                          the first column
 
      finish(d, row, n)   called after it
@@ -179,15 +183,19 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
     int tile = block;
     do {
       const int row = tile / S::N_TILES * S::BM + 16 * warp, n = tile % S::N_TILES * S::BN;
-      if (!Epilogue::LATE) epilogue.prepare(row, n);
+      if (Epilogue::PREPARED == BEFORE_PRODUCTS) epilogue.prepare(row, n);
       if (warp == 0 && tile == block) {
         pdl_wait();
         if (lane == 0) mbarrier_arrive(ended);
       }
       float d[S::BN / 2];
-      multiply_tile<S>(d, at, base, full, empty, S::WARPGROUPS == 1 ? 0 : warp / 4, [&] {
-        if (Epilogue::LATE) epilogue.prepare(row, n);
-      });
+      const auto under_first = [&] {
+        if (Epilogue::PREPARED == UNDER_FIRST_PRODUCTS) epilogue.prepare(row, n);
+      };
+      const auto under_last = [&] {
+        if (Epilogue::PREPARED == UNDER_LAST_PRODUCTS) epilogue.prepare(row, n);
+      };
+      multiply_tile<S>(d, at, base, full, empty, S::WARPGROUPS == 1 ? 0 : warp / 4, under_first, under_last);
       epilogue.finish(d, row, n);
       tile += blocks;
     } while (Epilogue::CLUSTER_PHASES == 0 && tile < tiles);
