@@ -118,18 +118,21 @@ impl Bank {
         content
     }
 
-    /// What plain fp32 arithmetic and TF32 operands make of a case.
+    /// What plain fp32 arithmetic, in the worst of several orders of summation, and TF32 operands make of a case.
     pub fn beside(&mut self, case: &Case, content: &Content) -> Beside {
         if let Some(&beside) = self.beside.get(&case.name) {
             return beside;
         }
-        let errors = |operands| {
-            let got = oracle::emulate(&content.x, &content.weights, &content.rows, operands);
-            let x: Vec<f32> = content.rows.iter().flat_map(|&r| &content.x[r * D..(r + 1) * D]).copied().collect();
-            let rows: Vec<usize> = (0..content.rows.len()).collect();
-            Errors::from(&check::compare(&got, &content.expected, &x, &rows, 0.0))
-        };
-        let beside = Beside { fp32: errors(Operands::Fp32), tf32: errors(Operands::Tf32) };
+        let x: Vec<f32> = content.rows.iter().flat_map(|&r| &content.x[r * D..(r + 1) * D]).copied().collect();
+        let rows: Vec<usize> = (0..content.rows.len()).collect();
+        let errors = |got: Vec<f32>| Errors::from(&check::compare(&got, &content.expected, &x, &rows, 0.0));
+        let (inputs, weights) = (&content.x, &content.weights);
+        let in_order = |operands| errors(oracle::emulate(inputs, weights, &content.rows, operands));
+        let fp32 = oracle::ORDERS
+            .map(|order| errors(oracle::emulate_in_order(inputs, weights, &content.rows, Operands::Fp32, order)))
+            .into_iter()
+            .fold(in_order(Operands::Fp32), Errors::worst);
+        let beside = Beside { fp32, tf32: in_order(Operands::Tf32) };
         self.beside.insert(case.name.clone(), beside);
         beside
     }

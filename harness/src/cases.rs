@@ -81,29 +81,30 @@ const fn of_twist(twist: Twist) -> Flavour {
     Flavour { twist, ..CHALLENGE }
 }
 
-/// The hard suite: each with a short and a long length.
-const CONTRACT: [(&str, &str, [usize; 2], Flavour); 21] = [
-    ("bias-.02", "biases N(0, 0.02)", [7, 1024], Flavour { bias: 0.02, ..CHALLENGE }),
-    ("bias-1", "biases N(0, 1)", [1, 600], Flavour { bias: 1.0, ..CHALLENGE }),
-    ("x-zero", "x = 0", [1, 1024], of_x(X::Zero)),
-    ("x-1e-20", "x within 1e-20", [64, 600], of_x(X::Scaled(1e-20))),
-    ("x-1e-3", "x within 0.001", [7, 130], of_x(X::Scaled(1e-3))),
-    ("x-1e4", "x within 10,000", [7, 1024], of_x(X::Scaled(1e4))),
-    ("x+30", "x around 30", [1, 600], of_x(X::Shifted(30.0))),
-    ("x+3000", "x around 3000", [7, 4096], of_x(X::Shifted(3000.0))),
-    ("channels", "two columns of x around 900 and -3000", [64, 4096], of_x(X::Channels)),
-    ("one-hot", "one-hot rows", [7, 600], of_x(X::OneHot)),
-    ("nearly-equal", "rows equal to 0.001", [64, 1024], of_x(X::NearDuplicates)),
-    ("qk-x4", "weights of q and k 4 times as large", [64, 600], Flavour { qk: 4.0, ..CHALLENGE }),
-    ("qk-x16", "weights of q and k 16 times as large", [7, 1024], Flavour { qk: 16.0, ..CHALLENGE }),
-    ("std-1e-6", "weights N(0, 0.000001)", [1, 130], of_std(1e-6)),
-    ("std-.05", "weights N(0, 0.05)", [64, 4096], of_std(0.05)),
-    ("std-.14", "weights N(0, 0.14)", [7, 600], of_std(0.14)),
-    ("std-2", "weights N(0, 2)", [7, 130], of_std(2.0)),
-    ("v-weights", "v beyond 65,504 by its weights", [1, 1024], of_twist(Twist::HugeValues)),
-    ("v-bias", "v beyond 65,504 by its bias", [64, 600], of_twist(Twist::BiasedValues)),
-    ("ffn-range", "hidden layer beyond 65,504", [7, 4096], of_twist(Twist::Range)),
-    ("gamma-x80", "a few elements of gamma 80 times as large", [1, 1024], of_twist(Twist::GammaOutliers)),
+/// The hard suite: each with a short and a long length, and others between them where that is not enough.
+const CONTRACT: [(&str, &str, &[usize], Flavour); 21] = [
+    ("bias-.02", "biases N(0, 0.02)", &[7, 1024], Flavour { bias: 0.02, ..CHALLENGE }),
+    ("bias-1", "biases N(0, 1)", &[1, 600], Flavour { bias: 1.0, ..CHALLENGE }),
+    ("x-zero", "x = 0", &[1, 1024], of_x(X::Zero)),
+    ("x-1e-20", "x within 1e-20", &[64, 600], of_x(X::Scaled(1e-20))),
+    ("x-1e-3", "x within 0.001", &[7, 130], of_x(X::Scaled(1e-3))),
+    ("x-1e4", "x within 10,000", &[7, 1024], of_x(X::Scaled(1e4))),
+    ("x+30", "x around 30", &[1, 600], of_x(X::Shifted(30.0))),
+    ("x+3000", "x around 3000", &[7, 4096], of_x(X::Shifted(3000.0))),
+    ("channels", "two columns of x around 900 and -3000", &[64, 4096], of_x(X::Channels)),
+    ("one-hot", "one-hot rows", &[7, 600], of_x(X::OneHot)),
+    ("nearly-equal", "rows equal to 0.001", &[64, 1024], of_x(X::NearDuplicates)),
+    ("qk-x4", "weights of q and k 4 times as large", &[64, 600], Flavour { qk: 4.0, ..CHALLENGE }),
+    ("qk-x16", "weights of q and k 16 times as large", &[7, 1024], Flavour { qk: 16.0, ..CHALLENGE }),
+    ("std-1e-6", "weights N(0, 0.000001)", &[1, 130], of_std(1e-6)),
+    ("std-.05", "weights N(0, 0.05)", &[64, 4096], of_std(0.05)),
+    ("std-.14", "weights N(0, 0.14)", &[7, 600], of_std(0.14)),
+    // The softmax is all but one-hot: whether two scores of a row are close decides, and with few rows that is for a draw to say.
+    ("std-2", "weights N(0, 2)", &[7, 17, 64, 130, 600, 1024], of_std(2.0)),
+    ("v-weights", "v beyond 65,504 by its weights", &[1, 1024], of_twist(Twist::HugeValues)),
+    ("v-bias", "v beyond 65,504 by its bias", &[64, 600], of_twist(Twist::BiasedValues)),
+    ("ffn-range", "hidden layer beyond 65,504", &[7, 4096], of_twist(Twist::Range)),
+    ("gamma-x80", "a few elements of gamma 80 times as large", &[1, 1024], of_twist(Twist::GammaOutliers)),
 ];
 
 /// The names of the hard cases, without their lengths, and what they are in words.
@@ -113,6 +114,16 @@ pub fn hard_names() -> impl Iterator<Item = (&'static str, &'static str)> {
 
 /// Random lengths are at most this.
 const LONGEST_RANDOM: usize = 1500;
+
+/// Those up to a length; on a smaller scale the longest one shrinks rather than be left out.
+fn lengths_up_to(lengths: &[usize], max: usize) -> Vec<usize> {
+    let Some((&longest, others)) = lengths.split_last() else { return Vec::new() };
+    let mut kept: Vec<usize> = others.iter().copied().filter(|&length| length <= max).collect();
+    if kept.last().is_some_and(|&length| length < longest.min(max)) {
+        kept.push(longest.min(max));
+    }
+    kept
+}
 
 /// The cases of a suite up to a length, cheap and telling ones first.
 pub fn suite(suite: Suite, max_seq: usize, seed: u64) -> Vec<Case> {
@@ -141,13 +152,9 @@ pub fn suite(suite: Suite, max_seq: usize, seed: u64) -> Vec<Case> {
     cases.extend(long.into_iter().map(official));
     if suite == Suite::Hard {
         cases.retain(|c| c.suite == Suite::Official);
-        cases.extend(CONTRACT.iter().flat_map(|(name, _, [short, long], flavour)| {
-            // On a smaller scale the long length shrinks rather than be left out.
-            let long = Some(max_seq.min(*long)).filter(|long| long > short);
-            [Some(*short), long]
-                .into_iter()
-                .flatten()
-                .map(move |seq| case(format!("{name}:{seq}"), seq, *flavour, Suite::Hard, 0.0))
+        cases.extend(CONTRACT.iter().flat_map(|(name, _, lengths, flavour)| {
+            let of = |seq| case(format!("{name}:{seq}"), seq, *flavour, Suite::Hard, 0.0);
+            lengths_up_to(lengths, max_seq).into_iter().map(of).collect::<Vec<_>>()
         }));
     }
     cases.retain(|c| c.suite <= suite && c.seq <= max_seq);
@@ -171,7 +178,7 @@ mod tests {
         let hard = names(Suite::Hard);
         assert!(official.iter().all(|n| hard.contains(n)));
         assert!(hard.iter().all(|n| official.contains(n) || !extreme.contains(n)), "a name means one input");
-        assert_eq!(hard.len(), official.len() + 2 * CONTRACT.len());
+        assert_eq!(hard.len(), official.len() + CONTRACT.iter().map(|(_, _, lengths, _)| lengths.len()).sum::<usize>());
         assert!(suite(Suite::Full, 300, 1).iter().all(|c| c.seq <= 300));
     }
 
@@ -181,7 +188,10 @@ mod tests {
             let cases = suite(Suite::Hard, max, 1).into_iter().filter(|c| c.suite == Suite::Hard);
             cases.map(|c| (c.name.split(':').next().unwrap_or_default().to_string(), c.seq)).collect::<Vec<_>>()
         };
-        assert_eq!(kinds(100).len(), 2 * CONTRACT.len());
+        for (name, _, lengths, _) in CONTRACT {
+            let at_100: Vec<usize> = kinds(100).into_iter().filter(|k| k.0 == name).map(|k| k.1).collect();
+            assert!(at_100.first() == lengths.first() && at_100.last() == Some(&100), "{name}: {at_100:?}");
+        }
         assert!(kinds(64).iter().all(|k| k.1 <= 64) && kinds(64).len() > CONTRACT.len());
         for seq in [1, 7, 64, 130, 600, 1024, 4096] {
             assert!(kinds(usize::MAX).iter().any(|k| k.1 == seq), "{seq}");

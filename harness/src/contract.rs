@@ -67,7 +67,19 @@ impl From<&Accuracy> for Errors {
     }
 }
 
-/// Plain fp32 arithmetic and TF32 operands on the data of a case.
+impl Errors {
+    /// The larger of each.
+    pub fn worst(self, other: Self) -> Self {
+        Self {
+            worst_over_tol: self.worst_over_tol.max(other.worst_over_tol),
+            rel_l2_delta: self.rel_l2_delta.max(other.rel_l2_delta),
+            max_abs: self.max_abs.max(other.max_abs),
+            not_finite: self.not_finite.max(other.not_finite),
+        }
+    }
+}
+
+/// Plain fp32 arithmetic, in the worst of several orders of summation, and TF32 operands on the data of a case.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Beside {
     pub fp32: Errors,

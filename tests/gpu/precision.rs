@@ -97,13 +97,47 @@ fn relative_error(got: &[f32], wanted: &[f64], x: &[f32]) -> f64 {
     if size > 0.0 { (error / size).sqrt() } else { error.sqrt() }
 }
 
-/// The contract of exact: at most three times the error of plain fp32, or twice as many times that of the CPU's, which adds up in many parts.
+/// Orders of the features: as they come, from the last one, and every second one first. The block is the same, but adds up in that order.
+const ORDERS: [fn(usize) -> usize; 3] = [|i| i, |i| D - 1 - i, |i| if i < D / 2 { 2 * i } else { 2 * i + 1 - D }];
+
+/// The block in plain fp32, which is the CPU's, with its features in this order meanwhile.
+fn reference_in_order(x: &[f32], weights: &[f32], batch: usize, causal: bool, order: fn(usize) -> usize) -> Vec<f32> {
+    let columns = |from: &[f32]| -> Vec<f32> { from.chunks(D).flat_map(|row| (0..D).map(|i| row[order(i)])).collect() };
+    let mut reordered = weights.to_vec();
+    for (name, param, _) in PARAMS {
+        let (from, to) = (&weights[param.offset..][..param.len], &mut reordered[param.offset..][..param.len]);
+        match name {
+            "b_qkv" | "b_fc" => {}
+            "w_qkv" | "w_fc" => {
+                let width = param.len / D;
+                let rows = to.chunks_mut(width).enumerate();
+                rows.for_each(|(i, row)| row.copy_from_slice(&from[order(i) * width..][..width]));
+            }
+            _ => to.copy_from_slice(&columns(from)),
+        }
+    }
+    let got = reference(&columns(x), &reordered, batch, x.len() / D / batch, causal);
+    let mut back = vec![0.0; got.len()];
+    for (to, from) in back.chunks_mut(D).zip(got.chunks(D)) {
+        from.iter().enumerate().for_each(|(i, value)| to[order(i)] = *value);
+    }
+    back
+}
+
+/// The contract of exact: at most three times the error of plain fp32, in the worst of several orders, because where an input magnifies rounding, what a
+/// single one makes of it is a matter of luck.
 fn check_exact(got: &[f32], x: &[f32], weights: &[f32], batch: usize, causal: bool, what: &str) {
     let rows = x.len() / batch;
     let wanted: Vec<f64> = x.chunks(rows).flat_map(|x| oracle::block(x, weights, causal)).collect();
-    let fp32 = relative_error(&reference(x, weights, batch, rows / D, causal), &wanted, x);
     let error = relative_error(got, &wanted, x);
-    assert!(error <= (6.0 * fp32).max(2e-5), "{what}: {error:e} where fp32 has {fp32:e}");
+    let mut fp32 = 0.0f64;
+    for order in ORDERS {
+        if error <= (3.0 * fp32).max(2e-5) {
+            return;
+        }
+        fp32 = fp32.max(relative_error(&reference_in_order(x, weights, batch, causal, order), &wanted, x));
+    }
+    assert!(error <= 3.0 * fp32, "{what}: {error:e} where fp32 has {fp32:e}");
 }
 
 pub fn exact(arch: Arch) {
@@ -115,6 +149,22 @@ pub fn exact(arch: Arch) {
             let got = call(arch, &x, &weights, Exact);
             check_exact(&got, &x, &host_weights, 1, false, &format!("{}, seq_len {seq_len}", kind.name));
             assert!(call(arch, &x, &weights, Exact) == got, "other bits: {}, seq_len {seq_len}", kind.name);
+        }
+    }
+    // All but one-hot, the softmax magnifies what is wrong with q and k, with few rows by chance: so several draws, and every way of cutting products.
+    for (seq_len, seeds) in [(17, 4), (32, 4), (64, 4), (130, 3), (257, 2), (600, 1), (1000, 1), (1024, 1)] {
+        for seed in 0..seeds {
+            let host_weights = weights_of(&KINDS[1], 300 + seed);
+            let x = Random::new(300 + seed + seq_len as u64).uniforms(seq_len * D);
+            let got = call(arch, &x, &Memory::of(&host_weights), Exact);
+            check_exact(
+                &got,
+                &x,
+                &host_weights,
+                1,
+                false,
+                &format!("{}, seq_len {seq_len}, seed {seed}", KINDS[1].name),
+            );
         }
     }
     let host_weights = weights_of(&KINDS[0], 81);

@@ -9,10 +9,12 @@ mod emulate;
 mod matmul;
 #[cfg(test)]
 mod naive;
+mod reorder;
 mod round;
 
 pub use emulate::{Operands, emulate};
 use rayon::prelude::*;
+pub use reorder::{ORDERS, emulate_in_order};
 pub use round::Rounding;
 
 use crate::dims::{
