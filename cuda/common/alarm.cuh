@@ -21,7 +21,8 @@ enum Alarm {
   ALARM_B_FC,
   ALARMS = 16,
   ALARMS_WATCHED = 32,  // no alarm, a word further on: warps of the last fast kernel that have seen their weights, and WATCHED_LOUD for each that has raised an alarm
-  ALARMS_FEW = 64       // two more sets of alarms, which calls of the few-token kernel take in turns where the exact kernel sleeps
+  ALARMS_FEW = 64,      // two more sets of alarms, which calls of the few-token kernel take in turns where the exact kernel sleeps
+  ALARMS_COUNTED = 96   // its CTAs that have looked, 0 between calls; not the word above, which keeps what a call of more rows has left there
 };
 constexpr unsigned WATCHED_LOUD = 1u << 16;
 enum Matrix { MATRIX_QKV, MATRIX_ATTN, MATRIX_FC, MATRIX_PROJ };

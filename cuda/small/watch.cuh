@@ -54,9 +54,9 @@ struct Guard {
       if (threadIdx.x < THREADS - 128) return;
       named_barrier_sync(1, 128);  // the warps that report
       if (threadIdx.x != THREADS - 1) return;
-      unsigned* const watched = wake->exact.alarms + ALARMS_WATCHED;
-      if (add_ordered(watched, 1) + 1 != gridDim.x) return;
-      *watched = 0;
+      unsigned* const counted = wake->exact.alarms + ALARMS_COUNTED;
+      if (add_ordered(counted, 1) + 1 != gridDim.x) return;
+      *counted = 0;
     } else {
       if (!raised) return;
       __threadfence();

@@ -240,7 +240,8 @@ pub fn in_any_order(arch: Arch) {
     let kinds = [&KINDS[0], &KINDS[1], &KINDS[3]];
     let weights = kinds.map(|kind| Memory::of(&weights_of(kind, 85)));
     let mut random = Random::new(85);
-    for seq_len in SIZES {
+    // The few-token kernel behind others that have counted themselves.
+    for seq_len in [40, 1, 200, 20, 300, 1024] {
         let x = [1, 2].map(|seed| Random::new(seed).uniforms(seq_len * D));
         // By the precision that the weights ask for, which wakes nothing.
         let wanted = [0, 1, 2].map(|kind| {
