@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use libc::{c_int, c_long, pid_t, sock_filter};
 
+use crate::run::Scratch;
+
 /// Candidates' processes that are running.
 static RUNNING: Mutex<Vec<pid_t>> = Mutex::new(Vec::new());
 
@@ -32,7 +34,7 @@ extern "C" fn note(signal: c_int) {
 }
 
 /// Whoever interrupts the grader ends the candidate, too, and whatever that started: those have left the terminal's
-/// group, so that the terminal does not reach them.
+/// group, so that the terminal does not reach them. The folder for compiled candidates goes, too.
 pub fn heed_interrupts() -> std::io::Result<()> {
     let (mut signals, writer) = std::io::pipe()?;
     NOTED.store(writer.into_raw_fd(), Ordering::Relaxed);
@@ -62,6 +64,7 @@ pub fn heed_interrupts() -> std::io::Result<()> {
             while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
             std::thread::sleep(Duration::from_millis(1));
         }
+        Scratch::remove();
         std::process::exit(128 + i32::from(signal[0]));
     });
     Ok(())

@@ -101,7 +101,7 @@ pub struct Scratch(PathBuf);
 impl Scratch {
     /// A new one.
     pub fn new() -> Result<Self, Failure> {
-        let folder = std::env::temp_dir().join(format!("solve-harness-{}", std::process::id()));
+        let folder = Self::of_this_process();
         std::fs::create_dir_all(&folder)
             .map_err(|e| Failure::new(Reason::Environment, format!("{}: {e}", folder.display())))?;
         Ok(Self(folder))
@@ -111,11 +111,20 @@ impl Scratch {
     pub fn path(&self) -> &Path {
         &self.0
     }
+
+    /// For an end that drops nothing.
+    pub fn remove() {
+        let _ = std::fs::remove_dir_all(Self::of_this_process());
+    }
+
+    fn of_this_process() -> PathBuf {
+        std::env::temp_dir().join(format!("solve-harness-{}", std::process::id()))
+    }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        Self::remove();
     }
 }
 

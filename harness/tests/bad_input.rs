@@ -96,10 +96,12 @@ fn what_a_candidate_leaves_behind_is_ended() {
     }
 }
 
-/// Whoever interrupts the grader leaves neither a hanging candidate behind nor what that has started.
+/// Whoever interrupts the grader leaves neither a hanging candidate behind nor what that has started, nor a folder.
 #[test]
 fn an_interrupt_ends_the_candidate_and_its_daemons() {
     let folder = folder("interrupted");
+    let temporary = folder.join("temporary");
+    std::fs::create_dir_all(&temporary).expect("a folder for the test");
     let library = folder.join("hang_with_daemon.so");
     let source = "#include <unistd.h>\n\
         void solve(const float* x, float* output, const float* weights, int seq_len) {\n\
@@ -114,6 +116,7 @@ fn an_interrupt_ends_the_candidate_and_its_daemons() {
     for signal in ["INT", "TERM"] {
         let mut grader = Command::new(env!("CARGO_BIN_EXE_harness"));
         grader.arg(&library).args(["--device", "cpu", "--suite", "official", "--max-case", "2", "--no-timing"]);
+        grader.env("TMPDIR", &temporary);
         // A shell ignores SIGINT for what it runs in the background, and the grader leaves it at that.
         // SAFETY: signal() may be called between fork and exec.
         unsafe {
@@ -133,6 +136,7 @@ fn an_interrupt_ends_the_candidate_and_its_daemons() {
         let status = grader.wait().expect("the grader ends");
         assert_eq!(status.code(), Some(if signal == "INT" { 130 } else { 143 }), "after SIG{signal}");
         nothing_runs(&folder);
+        assert_eq!(std::fs::read_dir(&temporary).expect("the folder").count(), 0, "left after SIG{signal}");
     }
 }
 
