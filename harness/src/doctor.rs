@@ -79,8 +79,8 @@ fn nvidia_smi(arguments: &[&str]) -> Option<String> {
 /// Shares a little memory with another process.
 fn ipc() -> Result<(), Failure> {
     const FLOATS: usize = 1 << 20;
-    let (_memory, handle) = Cuda::create(FLOATS)?;
-    let mut session = Session::start(&[], None)?;
-    let attach = Request::Attach { device: Device::Cuda, crossing: Crossing::Ipc(handle), floats: FLOATS };
+    let memory = Cuda::create(FLOATS)?;
+    let mut session = Session::start(&[], Some(memory.fd()))?;
+    let attach = Request::Attach { device: Device::Cuda, crossing: Crossing::Ipc, floats: FLOATS };
     session.ask(&attach, Duration::from_secs(30)).map(|_| ())
 }

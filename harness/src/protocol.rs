@@ -43,8 +43,8 @@ impl Api {
 pub enum Crossing {
     /// Shared host memory, passed as a file descriptor.
     Shared,
-    /// The grader's device memory, opened through CUDA IPC.
-    Ipc(Vec<u8>),
+    /// The grader's device memory, passed as a file descriptor that CUDA opens.
+    Ipc,
     /// Shared host memory, copied to and from device memory of the candidate's process around each call.
     Copies,
 }
@@ -54,7 +54,7 @@ impl Crossing {
     pub fn name(&self) -> &'static str {
         match self {
             Crossing::Shared => "shared memory",
-            Crossing::Ipc(_) => "CUDA IPC",
+            Crossing::Ipc => "CUDA IPC",
             Crossing::Copies => "copies (no CUDA IPC here: reduced trust)",
         }
     }

@@ -9,7 +9,7 @@ use super::Worker;
 use super::library::Candidate;
 use crate::arena::RED;
 use crate::dims::{D, WEIGHTS};
-use crate::gpu::{self, Clock, Flush, Trace, check};
+use crate::gpu::{self, Clock, Flush, Shared, Trace, check};
 use crate::memory::host::Host;
 use crate::protocol::{Call, Called, Crossing, TRACE};
 use crate::reason::{Failure, Reason};
@@ -20,6 +20,8 @@ const AWAKE_US: u32 = 20;
 /// The region in device memory, and what is needed to time calls on it.
 pub struct Cuda {
     base: sys::CUdeviceptr,
+    /// What keeps the grader's memory mapped.
+    _shared: Option<Shared>,
     /// Where the region is copied from and to, if it is not shared.
     mirror: Option<Host>,
     flush: Flush,
@@ -34,17 +36,16 @@ impl Cuda {
     pub fn new(crossing: &Crossing, fd: RawFd, floats: usize) -> Result<Self, Failure> {
         let trace = std::env::var_os(TRACE).map(|_| Trace::begin()).transpose()?;
         let gpu = gpu::open()?;
-        let mirror = match crossing {
-            Crossing::Ipc(_) => None,
-            _ => Some(Host::map(fd, floats)?),
-        };
-        let base = match crossing {
-            Crossing::Ipc(handle) => open_ipc(handle)?,
-            _ => gpu::alloc(floats * 4)?,
+        let (base, shared, mirror) = match crossing {
+            Crossing::Ipc => {
+                let shared = Shared::open(fd, floats * 4)?;
+                (shared.base(), Some(shared), None)
+            }
+            _ => (gpu::alloc(floats * 4)?, None, Some(Host::map(fd, floats)?)),
         };
         let flush = Flush::new(&gpu)?;
         flush.run()?;
-        Ok(Self { base, mirror, flush, clock: Clock::new()?, persisting: persisting_l2(), trace })
+        Ok(Self { base, _shared: shared, mirror, flush, clock: Clock::new()?, persisting: persisting_l2(), trace })
     }
 
     fn at(&self, float: usize) -> sys::CUdeviceptr {
@@ -173,17 +174,4 @@ fn persisting_l2() -> usize {
     // SAFETY: the result goes to a local.
     unsafe { sys::cuCtxGetLimit(&raw mut bytes, CUlimit::CU_LIMIT_PERSISTING_L2_CACHE_SIZE) };
     bytes
-}
-
-fn open_ipc(handle: &[u8]) -> Result<sys::CUdeviceptr, Failure> {
-    let mut opened = sys::CUipcMemHandle { reserved: [0; 64] };
-    for (to, &from) in opened.reserved.iter_mut().zip(handle) {
-        *to = from as std::ffi::c_char;
-    }
-    let flags = sys::CUipcMem_flags_enum::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
-    let mut base = 0;
-    // SAFETY: a handle from the grader's process, and a local for the result.
-    let result = unsafe { sys::cuIpcOpenMemHandle_v2(&raw mut base, opened, flags) };
-    check(result, "cuIpcOpenMemHandle").map_err(|f| Failure::new(Reason::Environment, f.message))?;
-    Ok(base)
 }

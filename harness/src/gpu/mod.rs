@@ -2,11 +2,13 @@
 
 mod clock;
 mod flush;
+mod shared;
 mod trace;
 
 pub use clock::Clock;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
 pub use flush::Flush;
+pub use shared::Shared;
 pub use trace::{Kernel, Trace};
 
 use crate::reason::{Failure, Reason};
@@ -107,9 +109,12 @@ pub fn alloc(bytes: usize) -> Result<sys::CUdeviceptr, Failure> {
     let mut pointer = 0;
     // SAFETY: the result goes to a local.
     let result = unsafe { sys::cuMemAlloc_v2(&raw mut pointer, bytes) };
-    check(result, "cuMemAlloc")
-        .map_err(|f| f.during(&format!("{} MiB of GPU memory could not be had", bytes >> 20)))?;
+    check(result, "cuMemAlloc").map_err(|f| no_memory(f, bytes))?;
     Ok(pointer)
+}
+
+fn no_memory(failure: Failure, bytes: usize) -> Failure {
+    failure.during(&format!("{} MiB of GPU memory could not be had", bytes >> 20))
 }
 
 /// Waits until the GPU has finished everything of this process.

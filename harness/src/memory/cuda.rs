@@ -1,17 +1,20 @@
-//! Device memory that the grader owns and lends to the candidate's process through CUDA IPC.
+//! Device memory that the grader owns and lends to the candidate's process.
+
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use cudarc::driver::sys;
 
 use super::Memory;
-use crate::gpu::{self, check};
-use crate::reason::{Failure, Reason};
+use crate::gpu::{self, Shared, check};
+use crate::reason::Failure;
 
 /// Floats staged at a time: the whole weight buffer fits.
 const STAGE: usize = 8 << 20;
 
 /// One allocation, and pinned memory to copy through.
 pub struct Cuda {
-    base: sys::CUdeviceptr,
+    shared: Shared,
+    fd: OwnedFd,
     len: usize,
     stage: *mut f32,
 }
@@ -20,38 +23,30 @@ pub struct Cuda {
 unsafe impl Send for Cuda {}
 
 impl Cuda {
-    /// New device memory of `len` floats, and the handle that opens it elsewhere.
-    pub fn create(len: usize) -> Result<(Self, Vec<u8>), Failure> {
-        let base = gpu::alloc(len * 4)?;
+    /// New device memory of `len` floats.
+    pub fn create(len: usize) -> Result<Self, Failure> {
+        let (shared, fd) = Shared::create(len * 4)?;
         let mut stage = std::ptr::null_mut();
-        let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
-        // SAFETY: results go to locals.
-        unsafe {
-            check(sys::cuMemAllocHost_v2(&raw mut stage, STAGE * 4), "cuMemAllocHost")?;
-            let shared = check(sys::cuIpcGetMemHandle(&raw mut handle, base), "cuIpcGetMemHandle");
-            if shared.is_err() {
-                sys::cuMemFree_v2(base);
-                sys::cuMemFreeHost(stage);
-            }
-            shared.map_err(|f| Failure::new(Reason::Environment, f.message))?;
-        }
-        let bytes = handle.reserved.iter().map(|&c| c as u8).collect();
-        Ok((Self { base, len, stage: stage.cast() }, bytes))
+        // SAFETY: the result goes to a local.
+        check(unsafe { sys::cuMemAllocHost_v2(&raw mut stage, STAGE * 4) }, "cuMemAllocHost")?;
+        Ok(Self { shared, fd, len, stage: stage.cast() })
+    }
+
+    /// The descriptor to pass on.
+    pub fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
     }
 
     fn address(&self, at: usize, len: usize) -> sys::CUdeviceptr {
         assert!(at + len <= self.len, "{at} + {len} is outside the region of {}", self.len);
-        self.base + 4 * at as u64
+        self.shared.base() + 4 * at as u64
     }
 }
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        // SAFETY: both were allocated in create.
-        unsafe {
-            sys::cuMemFree_v2(self.base);
-            sys::cuMemFreeHost(self.stage.cast());
-        }
+        // SAFETY: it was allocated in create.
+        unsafe { sys::cuMemFreeHost(self.stage.cast()) };
     }
 }
 

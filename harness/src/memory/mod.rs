@@ -1,4 +1,4 @@
-//! The grader's side of the region: host memory shared by file descriptor, or device memory shared by CUDA IPC.
+//! The grader's side of the region: host memory or device memory, either shared by file descriptor.
 
 pub mod cuda;
 pub mod host;

@@ -112,7 +112,7 @@ impl Rig {
     /// Starts a process and loads the library into it. Where CUDA IPC does not work, by copies.
     pub fn start(lib: &Path, setup: &Setup, stream: Stream) -> Result<Self, Failure> {
         match Self::attempt(lib, setup, stream) {
-            Err(f) if f.message.contains("cuIpcOpenMemHandle") && !setup.copies => {
+            Err(f) if f.message.contains("cuMemImportFromShareableHandle") && !setup.copies => {
                 Self::attempt(lib, &Setup { copies: true, ..setup.clone() }, stream)
             }
             result => result,

@@ -15,8 +15,9 @@ type Region = (Box<dyn Memory>, Option<RawFd>, Crossing);
 pub fn region(setup: &Setup, floats: usize) -> Result<Region, Failure> {
     if setup.device == Device::Cuda && !setup.copies {
         gpu::open()?;
-        if let Ok((memory, handle)) = Cuda::create(floats) {
-            return Ok((Box::new(memory), None, Crossing::Ipc(handle)));
+        if let Ok(memory) = Cuda::create(floats) {
+            let fd = memory.fd();
+            return Ok((Box::new(memory), Some(fd), Crossing::Ipc));
         }
     }
     let memory = Host::create(floats)?;

@@ -13,8 +13,10 @@ use crate::stats::{median, quantile, sorted};
 const RESAMPLES: u64 = 2000;
 /// A difference smaller than this is none worth a word.
 const GAP: f64 = 0.005;
-/// Student's t at 97.5 % for the sittings there are.
-const STUDENT: f64 = 3.182;
+/// Student's t for the interval, where there are as many sittings as there are.
+const STUDENT: f64 = 3.250;
+/// What an interval leaves out on either side: it is one of 99 %.
+const TAIL: f64 = 0.005;
 /// An interval wider than this to either side decides nothing.
 const BLUR: f64 = 0.02;
 
@@ -28,7 +30,7 @@ pub enum Word {
     Inconclusive,
 }
 
-/// Time of `b` over time of `a`, with its 95 % interval.
+/// Time of `b` over time of `a`, with its 99 % interval.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Comparison {
     pub seq: usize,
@@ -75,7 +77,7 @@ fn word(ratio: f64, low: f64, high: f64) -> Word {
 
 fn interval(mut resampled: Vec<f64>) -> (f64, f64) {
     resampled.sort_by(f64::total_cmp);
-    (quantile(&resampled, 0.025), quantile(&resampled, 0.975))
+    (quantile(&resampled, TAIL), quantile(&resampled, 1.0 - TAIL))
 }
 
 /// Ratios of samples taken in pairs, in several sittings: the mean of the sittings' medians, and its interval by
@@ -117,14 +119,14 @@ mod tests {
         (0..n).map(|i| centre * (1.0 + Stream::new(seed, 3).normal(i, 0.004))).collect()
     }
 
-    /// Ratios of four sittings, each off by what its processes were given.
+    /// Ratios of sittings, each off by what its processes were given.
     fn sittings(seed: u64, ratio: f64, luck: f64, noise: f64) -> Vec<Vec<f64>> {
         let s = Stream::new(seed, 3);
         let sitting = |k: u64| {
             let centre = ratio * (1.0 + s.normal(k, luck));
-            (0..5).map(|i| centre * (1.0 + s.child(k).normal(i, noise))).collect()
+            (0..3).map(|i| centre * (1.0 + s.child(k).normal(i, noise))).collect()
         };
-        (0..4).map(sitting).collect()
+        (0..interleaved::SITTINGS).map(sitting).collect()
     }
 
     fn judged(sittings: &[Vec<f64>]) -> Word {
@@ -134,7 +136,7 @@ mod tests {
 
     #[test]
     fn the_same_is_called_the_same_19_times_of_20() {
-        let same = (0..200).filter(|&t| judged(&sittings(t, 1.0, 0.003, 0.003)) == Word::Same);
+        let same = (0..200).filter(|&t| judged(&sittings(t, 1.0, 0.009, 0.003)) == Word::Same);
         assert!(same.count() >= 190);
         let noisy = (0..200).filter(|&t| matches!(judged(&sittings(t, 1.0, 0.1, 0.3)), Word::Faster | Word::Slower));
         assert!(noisy.count() <= 14);
