@@ -24,6 +24,28 @@ pub fn median(values: &[f64]) -> f64 {
     quantile(&sorted(values), 0.5)
 }
 
+/// The mean.
+pub fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// The mean and half of its 99 % confidence interval, by Student's t. One value says nothing of how far it may be off.
+pub fn mean_interval_99(values: &[f64]) -> (f64, f64) {
+    let (mean, freedom) = (mean(values), values.len() as f64 - 1.0);
+    let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / freedom;
+    (mean, student_99(freedom) * (variance / values.len() as f64).sqrt())
+}
+
+/// The value that Student's t exceeds in one case of 200, from the normal distribution's (Abramowitz and Stegun, 26.7.5).
+fn student_99(freedom: f64) -> f64 {
+    let z: f64 = 2.575_829;
+    let (z3, z5, z7) = (z.powi(3), z.powi(5), z.powi(7));
+    let first = (z3 + z) / 4.0;
+    let second = (5.0 * z5 + 16.0 * z3 + 3.0 * z) / 96.0;
+    let third = (3.0 * z7 + 19.0 * z5 + 17.0 * z3 - 15.0 * z) / 384.0;
+    z + first / freedom + second / freedom.powi(2) + third / freedom.powi(3)
+}
+
 /// 95 % confidence interval of the median, from the ranks that a binomial count would take.
 pub fn median_interval(sorted: &[f64]) -> (f64, f64) {
     let n = sorted.len();
@@ -110,6 +132,15 @@ impl Budget {
 mod tests {
     use super::*;
     use crate::rng::Stream;
+
+    #[test]
+    fn students_t_is_that_of_the_tables() {
+        for (freedom, t) in [(7.0, 3.499), (9.0, 3.250), (15.0, 2.947), (31.0, 2.744)] {
+            assert!((student_99(freedom) - t).abs() < 0.01, "{freedom}: {}", student_99(freedom));
+        }
+        let (mean, half) = mean_interval_99(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+        assert!((mean - 4.5).abs() < 1e-12 && (half - 3.499 * 0.866).abs() < 0.01, "{mean} {half}");
+    }
 
     #[test]
     fn quantiles_of_a_ramp() {

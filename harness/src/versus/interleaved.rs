@@ -1,11 +1,11 @@
 //! Candidates against each other: every round gives all of them the same inputs, in random order. The processes start
-//! anew for every sitting, in random order too.
+//! anew for every sitting, in random order too, and there are as many sittings as it takes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Comparison, nested};
+use super::{Comparison, Tally};
 use crate::bank::Bank;
 use crate::content::Base;
 use crate::grade::{Plan, judge};
@@ -16,8 +16,6 @@ use crate::rng::Stream;
 use crate::timing::{self, Shape};
 use crate::ui::Ui;
 
-/// Sittings. Where a process's own buffers lie is worth 0.7 % of its time at 64 rows (standard deviation, H200).
-pub const SITTINGS: u64 = 10;
 /// Rounds of a sitting that are timed, each with the weights elsewhere: on a GPU, where a round is a run of calls, and
 /// on a CPU, where it is a call.
 const ROUNDS: (usize, usize) = (3, 4);
@@ -33,28 +31,31 @@ pub fn compare(
 ) -> Result<Vec<Comparison>, Failure> {
     let stream = Stream::new(plan.seed, 3);
     let paths: Vec<&Path> = candidates.iter().map(|(_, path)| path.as_path()).collect();
-    ui.expect(SITTINGS as usize * plan.seqs.len());
-    // Ratios by length, candidate, sitting.
-    let mut ratios = vec![vec![Vec::new(); candidates.len()]; plan.seqs.len()];
-    for sitting in 0..SITTINGS {
+    let mut tallies = vec![vec![Tally::default(); candidates.len() - 1]; plan.seqs.len()];
+    for sitting in 0.. {
+        let open = |tallies: &Vec<Tally>| !tallies.iter().all(Tally::decided);
+        let open: Vec<usize> = (0..tallies.len()).filter(|&i| open(&tallies[i])).collect();
+        if open.is_empty() {
+            break;
+        }
+        ui.expect(open.len());
         let stream = stream.child(sitting);
         let mut rigs = start(&paths, plan, stream)?;
         let mut rigs: Vec<&mut Rig> = rigs.iter_mut().collect();
-        for (&seq, ratios) in plan.seqs.iter().zip(&mut ratios) {
+        for i in open {
+            let seq = plan.seqs[i];
             ui.step(&format!("comparing at seq {seq}"));
             let times = Contest::new(&mut rigs, plan, bank, seq, stream.child(seq as u64))?.times()?;
-            for (ratios, times) in ratios.iter_mut().zip(&against_first(&times)) {
-                ratios.push(times.clone());
+            for (tally, ratios) in tallies[i].iter_mut().zip(against_first(&times)) {
+                tally.add(ratios, stream);
             }
         }
     }
     let what = if plan.device == Device::Cuda { "hot, back to back" } else { "hot, per call" };
     let mut comparisons = Vec::new();
-    for (&seq, ratios) in plan.seqs.iter().zip(&ratios) {
-        for (k, (name, _)) in candidates.iter().enumerate().skip(1) {
-            let pairs = ratios[k].iter().map(Vec::len).sum();
-            let ratio = nested(&ratios[k], stream.child(k as u64));
-            comparisons.push(Comparison::new(seq, what, &candidates[0].0, name, pairs, ratio));
+    for (&seq, tallies) in plan.seqs.iter().zip(&tallies) {
+        for (tally, (name, _)) in tallies.iter().zip(&candidates[1..]) {
+            comparisons.push(Comparison::new(seq, what, &candidates[0].0, name, tally.pairs, tally.interval));
         }
     }
     Ok(comparisons)
@@ -71,9 +72,9 @@ pub fn start(libraries: &[&Path], plan: &Plan, stream: Stream) -> Result<Vec<Rig
     Ok(rigs.into_iter().flatten().collect())
 }
 
-/// Times of each over those of the first, round by round.
+/// Times of the others over those of the first, round by round.
 pub fn against_first(times: &[Vec<f64>]) -> Vec<Vec<f64>> {
-    times.iter().map(|b| times[0].iter().zip(b).map(|(a, b)| b / a).collect()).collect()
+    times[1..].iter().map(|b| times[0].iter().zip(b).map(|(a, b)| b / a).collect()).collect()
 }
 
 /// Candidates at one length in one sitting.

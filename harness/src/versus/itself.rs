@@ -1,7 +1,7 @@
 //! A library against itself, again and again: how often the grader sees a difference where there is none.
 
-use super::interleaved::{self, Contest, SITTINGS};
-use super::{Comparison, Word, nested};
+use super::interleaved::{self, Contest};
+use super::{Comparison, FEWEST, Tally, Word};
 use crate::bank::Bank;
 use crate::cli::Itself;
 use crate::machine::Machine;
@@ -34,17 +34,25 @@ pub fn run(args: &Itself) -> Result<Reason, Failure> {
         let mut medians: Vec<(f64, f64)> = Vec::new();
         while comparisons.len() < args.repeat {
             let stream = Stream::new(plan.seed, 9).child(seq as u64).child(comparisons.len() as u64);
-            let mut rigs = interleaved::start(&[library.as_path(); 2 * SITTINGS as usize], &plan, stream)?;
+            let mut rigs = interleaved::start(&[library.as_path(); 2 * FEWEST], &plan, stream)?;
             for k in 0..ANEW.min(args.repeat - comparisons.len()) as u64 {
                 let stream = stream.child(2).child(k);
-                let (mut ratios, mut times) = (Vec::new(), [Vec::new(), Vec::new()]);
-                for (sitting, pair) in deal(&mut rigs, stream).chunks_exact_mut(2).enumerate() {
-                    let seen = Contest::new(pair, &plan, &mut bank, seq, stream.child(sitting as u64))?.times()?;
-                    ratios.extend(interleaved::against_first(&seen).pop());
-                    times.iter_mut().zip(seen).for_each(|(all, new)| all.extend(new));
+                let (mut tally, mut times) = (Tally::default(), [Vec::new(), Vec::new()]);
+                for dealt in 0.. {
+                    for (sitting, pair) in deal(&mut rigs, stream.child(dealt)).chunks_exact_mut(2).enumerate() {
+                        let stream = stream.child(dealt).child(sitting as u64);
+                        let seen = Contest::new(pair, &plan, &mut bank, seq, stream)?.times()?;
+                        tally.add(interleaved::against_first(&seen).remove(0), stream);
+                        times.iter_mut().zip(seen).for_each(|(all, new)| all.extend(new));
+                        if tally.decided() {
+                            break;
+                        }
+                    }
+                    if tally.decided() {
+                        break;
+                    }
                 }
-                let pairs = times[0].len();
-                comparisons.push(Comparison::new(seq, "itself", &name, &name, pairs, nested(&ratios, stream)));
+                comparisons.push(Comparison::new(seq, "itself", &name, &name, tally.pairs, tally.interval));
                 medians.push((median(&times[0]), median(&times[1])));
             }
         }
