@@ -154,7 +154,7 @@ impl Grade<'_> {
     fn run(&mut self) -> Result<(), Failure> {
         let cases = cases::suite(self.plan.suite, self.plan.max_case, self.plan.seed);
         let trapped = self.plan.traps;
-        self.ui.expect(cases.len() + timing::steps(self.plan) + if trapped { traps::STEPS } else { 0 });
+        self.ui.expect(1 + cases.len() + timing::steps(self.plan) + if trapped { traps::STEPS } else { 0 });
         self.ui.step("loading");
         binary::check(&self.lib, self.plan.capability)?;
         let mut rig = Rig::start(&self.lib, &self.plan.setup(), self.stream)?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Comparison, Tally};
+use super::{Comparison, FEWEST, Tally};
 use crate::bank::Bank;
 use crate::content::Base;
 use crate::grade::{Plan, judge};
@@ -32,14 +32,17 @@ pub fn compare(
     let stream = Stream::new(plan.seed, 3);
     let paths: Vec<&Path> = candidates.iter().map(|(_, path)| path.as_path()).collect();
     let mut tallies = vec![vec![Tally::default(); candidates.len() - 1]; plan.seqs.len()];
+    ui.expect(FEWEST * plan.seqs.len());
     for sitting in 0.. {
         let open = |tallies: &Vec<Tally>| !tallies.iter().all(Tally::decided);
         let open: Vec<usize> = (0..tallies.len()).filter(|&i| open(&tallies[i])).collect();
         if open.is_empty() {
             break;
         }
-        ui.expect(open.len());
-        let stream = stream.child(sitting);
+        if sitting >= FEWEST {
+            ui.expect(open.len());
+        }
+        let stream = stream.child(sitting as u64);
         let mut rigs = start(&paths, plan, stream)?;
         let mut rigs: Vec<&mut Rig> = rigs.iter_mut().collect();
         for i in open {
