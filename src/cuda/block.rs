@@ -1,5 +1,6 @@
 //! The block on a GPU: the steps of one forward, or of a preparation, from whichever family of kernels the device runs.
 
+use super::addresses::Addresses;
 use super::arch::Arch;
 use super::device::Device;
 use super::exact::{Behind, Sleep, Waker};
@@ -37,6 +38,19 @@ impl Buffers {
         let x_copy = if x == output && shape.guarded { parts.x_copy } else { 0 };
         let parts = Parts { x1: if parts.x1 == 0 { output } else { parts.x1 }, ..parts };
         Self { x, output, weights, x_copy, rows: shape.rows(), seq_len: shape.seq_len, parts }
+    }
+
+    /// Where the caller's are.
+    #[must_use]
+    pub fn addresses(&self) -> Addresses {
+        [self.x, self.output, self.weights]
+    }
+
+    /// Those of the same call with the caller's elsewhere.
+    #[must_use]
+    pub fn at(&self, [x, output, weights]: Addresses) -> Self {
+        let x1 = if self.parts.x1 == self.output { output } else { self.parts.x1 };
+        Self { x, output, weights, parts: Parts { x1, ..self.parts }, ..*self }
     }
 
     /// Those of a preparation.

@@ -5,6 +5,7 @@ use std::ptr;
 
 use cudarc::driver::sys;
 
+use super::addresses::{Addresses, Words, elsewhere};
 use super::block::{self, Buffers, Shape};
 use super::device::Device;
 use super::driver::check;
@@ -27,7 +28,6 @@ struct Kept {
     key: Key,
     /// Below `KEPT`, and no other has it.
     number: usize,
-    buffers: Buffers,
     maps: Maps,
     /// None until the shape comes a second time: building one costs more than launching plainly.
     graph: Option<Graph>,
@@ -38,6 +38,7 @@ struct Kept {
 struct Key {
     shape: Shape,
     aligned: bool,
+    copies_x: bool,
     alone: bool,
 }
 
@@ -54,29 +55,37 @@ impl Graphs {
         stream: Stream,
         alone: bool,
     ) -> Result<(), Error> {
-        let key = Key { shape, aligned: buffers.weights.is_multiple_of(16), alone };
+        let key = Key { shape, aligned: buffers.weights.is_multiple_of(16), copies_x: buffers.x_copy != 0, alone };
         let Some(place) = self.0.iter().position(|kept| kept.key == key) else {
             self.0.truncate(KEPT - 1);
             let number = (0..KEPT).find(|&n| self.0.iter().all(|kept| kept.number != n)).unwrap_or(0);
-            self.0.insert(0, Kept { key, number, buffers: *buffers, maps: Maps::default(), graph: None });
+            self.0.insert(0, Kept { key, number, maps: Maps::default(), graph: None });
             let steps = block::forward(device, shape, buffers, &mut self.0[0].maps, alone)?;
             // SAFETY: the caller's promise.
             return unsafe { run_steps(&steps, stream) };
         };
         self.0[..=place].rotate_right(1);
         let kept = &mut self.0[0];
-        match &mut kept.graph {
-            Some(_) if kept.buffers == *buffers => {}
-            Some(graph) => graph.point_at(block::forward(device, shape, buffers, &mut kept.maps, alone)?)?,
-            None => {
-                let steps = block::forward(device, shape, buffers, &mut kept.maps, alone)?;
-                let sleep = block::sleep(device, shape, steps.len());
-                let awake = buffers.parts.alarms + (AWAKE.start + kept.number * size_of::<u32>()) as u64;
-                kept.graph = Some(Graph::new(steps, sleep.map(|sleep| (sleep, awake)), block::idle(device), stream)?);
+        let addresses = buffers.addresses();
+        if let Some(graph) = &mut kept.graph {
+            let outcome = graph.point_at(addresses).and_then(|()| graph.launch(stream));
+            if outcome.is_err() {
+                // It may point at some buffers of this call and at some of the one before.
+                kept.graph = None;
             }
+            return outcome;
         }
-        kept.buffers = *buffers;
-        kept.graph.as_ref().map_or(Ok(()), |graph| graph.launch(stream))
+        let mut steps_at = |addresses| block::forward(device, shape, &buffers.at(addresses), &mut kept.maps, alone);
+        let (steps, others) = (steps_at(addresses)?, steps_at(elsewhere(addresses)));
+        let awake = buffers.parts.alarms + (AWAKE.start + kept.number * size_of::<u32>()) as u64;
+        let sleep = block::sleep(device, shape, steps.len()).map(|sleep| (sleep, awake));
+        let Some(words) = others.ok().and_then(|others| Words::find(&steps, addresses, &others, elsewhere(addresses)))
+        else {
+            // SAFETY: the caller's promise.
+            return unsafe { run_steps(&steps, stream) };
+        };
+        let graph = Graph::new(steps, words, addresses, sleep, block::idle(device), stream)?;
+        kept.graph.insert(graph).launch(stream)
     }
 
     /// Forgets all of them: their workspace is going away. Nothing may be running any more.
@@ -109,7 +118,9 @@ pub unsafe fn run_steps(steps: &[Step], stream: Stream) -> Result<(), Error> {
 struct Graph {
     steps: Vec<Step>,
     nodes: Vec<sys::CUgraphNode>,
-    sleeper: Option<Sleeper>,
+    /// Where the steps hold addresses of the caller's, and which.
+    words: Words,
+    addresses: Addresses,
     template: sys::CUgraph,
     exec: sys::CUgraphExec,
 }
@@ -117,19 +128,13 @@ struct Graph {
 // SAFETY: graphs are used by one thread at a time, under the lock of whoever owns the workspace.
 unsafe impl Send for Graph {}
 
-/// An exact kernel that sleeps. Its node is the device's to change.
-struct Sleeper {
-    sleep: Sleep,
-    node: sys::CUgraphNode,
-    /// The node's name on the device.
-    name: u64,
-    awake: u64,
-}
-
 impl Graph {
-    /// Of these steps. `sleep`: how the last of them sleeps, and an address for its own use. `idle`: see [`block::idle`].
+    /// Of these steps, whose `words` hold the caller's `addresses`. `sleep`: how the last of them sleeps, and an address for its own use. `idle`: see
+    /// [`block::idle`].
     fn new(
         mut steps: Vec<Step>,
+        mut words: Words,
+        addresses: Addresses,
         sleep: Option<(Sleep, u64)>,
         idle: Option<Step>,
         stream: Stream,
@@ -137,14 +142,18 @@ impl Graph {
         let mut template = ptr::null_mut();
         // SAFETY: writes one graph.
         check("cuGraphCreate", unsafe { sys::cuGraphCreate(&mut template, 0) })?;
-        let mut graph = Self { steps: Vec::new(), nodes: Vec::new(), sleeper: None, template, exec: ptr::null_mut() };
-        if let (Some((sleep, awake)), Some(exact)) = (sleep, steps.last()) {
+        let (nodes, exec) = (Vec::new(), ptr::null_mut());
+        let mut graph = Self { steps: Vec::new(), nodes, words: Words::default(), addresses, template, exec };
+        let mut sleeper = None;
+        if let (Some((sleep, awake)), Some(exact)) = (&sleep, steps.last()) {
+            // Its node is the device's to change.
             let node = add_node(template, &Step { grid: [sleep.blocks, 1, 1], ..exact.clone() })?;
-            let name = name_on_device(node)?;
-            sleep.replace(&mut steps, name, awake);
-            graph.sleeper = Some(Sleeper { sleep, node, name, awake });
+            sleep.replace(&mut steps, name_on_device(node)?, *awake);
+            // What wakes it begins with its arguments, and has its number if it is a step of its own.
+            words.truncate(steps.len());
+            sleeper = Some(node);
         }
-        let waker = graph.sleeper.as_ref().map(|sleeper| sleeper.sleep.waker);
+        let waker = sleep.map(|(sleep, _)| sleep.waker);
         for (number, step) in steps.iter().enumerate() {
             let node = add_node(template, step)?;
             let before = match waker {
@@ -156,9 +165,9 @@ impl Graph {
             }
             graph.nodes.push(node);
         }
-        graph.steps = steps;
-        let idle = match (&graph.sleeper, idle) {
-            (Some(sleeper), _) => Some(sleeper.node),
+        (graph.steps, graph.words) = (steps, words);
+        let idle = match (sleeper, idle) {
+            (Some(sleeper), _) => Some(sleeper),
             (None, Some(idle)) if graph.nodes.len() > 1 => Some(add_node(template, &idle)?),
             _ => None,
         };
@@ -187,22 +196,17 @@ impl Graph {
         Ok(graph)
     }
 
-    /// Gives each launch whose parameters changed its new ones. Launches already enqueued keep theirs.
-    fn point_at(&mut self, mut steps: Vec<Step>) -> Result<(), Error> {
-        if let Some(sleeper) = &self.sleeper {
-            sleeper.sleep.replace(&mut steps, sleeper.name, sleeper.awake);
-        }
-        for ((old, new), &node) in self.steps.iter_mut().zip(steps).zip(&self.nodes) {
-            if *old == new {
-                continue;
-            }
-            *old = new;
-            let mut pointers = old.arguments.pointers();
-            let parameters = node_parameters(old, pointers.as_mut_ptr());
+    /// Points the launches at the buffers of another call. Those already enqueued keep theirs.
+    fn point_at(&mut self, addresses: Addresses) -> Result<(), Error> {
+        let (exec, nodes) = (self.exec, &self.nodes);
+        self.words.follow(&mut self.steps, self.addresses, addresses, |number, step| {
+            let mut pointers = step.arguments.pointers();
+            let parameters = node_parameters(step, pointers.as_mut_ptr());
             // SAFETY: a node of this graph; the driver copies the parameters.
-            let result = unsafe { sys::cuGraphExecKernelNodeSetParams_v2(self.exec, node, &parameters) };
-            check("cuGraphExecKernelNodeSetParams", result)?;
-        }
+            let result = unsafe { sys::cuGraphExecKernelNodeSetParams_v2(exec, nodes[number], &parameters) };
+            check("cuGraphExecKernelNodeSetParams", result)
+        })?;
+        self.addresses = addresses;
         Ok(())
     }
 

@@ -197,6 +197,16 @@ impl Arguments {
         self
     }
 
+    /// All of their memory, in words of 8 bytes.
+    pub fn each_word(&self) -> impl Iterator<Item = u64> {
+        self.memory.0.as_chunks().0.iter().map(|bytes| u64::from_ne_bytes(*bytes))
+    }
+
+    /// Gives one of these words another value.
+    pub fn set_word(&mut self, word: usize, value: u64) {
+        self.memory.0[8 * word..][..8].copy_from_slice(&value.to_ne_bytes());
+    }
+
     fn append(mut self, bytes: &[u8]) -> Self {
         let end = self.end + bytes.len();
         self.memory.0[self.end..end].copy_from_slice(bytes);

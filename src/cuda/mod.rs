@@ -1,5 +1,6 @@
 //! The block on NVIDIA GPUs: hand-written kernels behind the driver API.
 
+pub mod addresses;
 pub mod alarms;
 pub mod arch;
 pub mod block;
