@@ -19,6 +19,7 @@ struct CastLayernormArgs {
   int rows, tiles;
   CastArgs cast;
   float* x_copy;  // (rows, 768): x once more, for a call that overwrites it; may be null
+  float* output;  // only told to whoever comes behind the chain
 };
 
 // 9.7.9.8 ld with an L2 policy
@@ -103,7 +104,13 @@ extern "C" __global__ void __launch_bounds__(256, 5) cast_layernorm(const CastLa
     return;
   }
   block -= norm_blocks;
-  if (block == 0 && threadIdx.x == 0 && args.cast.alarms != nullptr) args.cast.alarms[ALARMS_WATCHED] = 0;
+  if (block == 0 && threadIdx.x == 0 && args.cast.alarms != nullptr) {
+    args.cast.alarms[ALARMS_WATCHED] = 0;
+    const void** const buffers = reinterpret_cast<const void**>(args.cast.alarms + ALARMS_BUFFERS);
+    buffers[0] = args.x_copy != nullptr ? args.x_copy : args.x;
+    buffers[1] = args.output;
+    buffers[2] = args.cast.weights;
+  }
   float v[4];
 #pragma unroll
   for (int u = 0; u < 4; u++) {

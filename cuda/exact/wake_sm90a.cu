@@ -14,6 +14,8 @@ __device__ __forceinline__ void wake_if_needed(const Wake& wake, bool known) {
   if (!rescue && __ldcg(wake.awake) == 0) return;
   *wake.awake = rescue;
   set_awake(wake, rescue);
+  // The first three parameters are the caller's buffers, which only the first kernel is given: the host has a node less to change for a call on others.
+  if (rescue) set_param(wake, 0, wake.exact.alarms + ALARMS_BUFFERS, 3 * sizeof(void*));
 }
 
 // 32 registers find a place beside a product with 384 threads of 168.

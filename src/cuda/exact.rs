@@ -109,7 +109,7 @@ impl Sleep {
     /// The steps of a graph whose last step sleeps, without it and with what wakes it, which the device calls `node`; `awake` is the address of an int
     /// that no other graph has.
     pub fn replace(&self, steps: &mut Vec<Step>, node: u64, awake: u64) {
-        let Some(exact) = steps.pop() else { return };
+        let Some(mut exact) = steps.pop() else { return };
         match self.waker {
             Waker::Predecessor => {
                 if let Some(last) = steps.last_mut() {
@@ -117,6 +117,8 @@ impl Sleep {
                 }
             }
             Waker::Beside(function, _) | Waker::Ahead(function, _) => {
+                // x, output and weights it has from the first kernel.
+                (0..3).for_each(|word| exact.arguments.set_word(word, 0));
                 steps.push(wake(function, Arguments::new().containing(&exact.arguments, &[node, awake])));
             }
         }

@@ -148,9 +148,9 @@ impl Graph {
         if let (Some((sleep, awake)), Some(exact)) = (&sleep, steps.last()) {
             // Its node is the device's to change.
             let node = add_node(template, &Step { grid: [sleep.blocks, 1, 1], ..exact.clone() })?;
+            // Whoever wakes it tells it the buffers.
+            words.truncate(steps.len() - 1);
             sleep.replace(&mut steps, name_on_device(node)?, *awake);
-            // What wakes it begins with its arguments, and has its number if it is a step of its own.
-            words.truncate(steps.len());
             sleeper = Some(node);
         }
         let waker = sleep.map(|(sleep, _)| sleep.waker);

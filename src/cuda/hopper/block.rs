@@ -132,15 +132,16 @@ impl Call<'_> {
     }
 
     fn cast_layernorm(&self, launch: &Launch) -> Arguments {
-        let Buffers { x, x_copy, parts, .. } = self.buffers;
+        let Buffers { x, output, x_copy, parts, .. } = self.buffers;
         let [mut weights, packed, chunks, alarms] = self.cast(launch);
         if self.shape.prepared {
             // gamma1 and beta1 lie first, as in the weights.
             weights = self.vector(vectors::GAMMA1);
         }
         let rows = pair(self.rows(), self.row_tiles);
-        let first = Arguments::new();
-        first.words(&[*x, parts.h, parts.vectors, parts.statistics, rows, weights, packed, chunks, alarms, *x_copy])
+        let output = if self.shape.prepared { 0 } else { *output };
+        let first = [*x, parts.h, parts.vectors, parts.statistics, rows];
+        Arguments::new().words(&[&first[..], &[weights, packed, chunks, alarms, *x_copy, output]].concat())
     }
 
     fn gemm(&mut self, launch: &Launch, gemm: Gemm, tile: &Tile) -> Result<Arguments, Error> {
