@@ -117,7 +117,7 @@ mod tests {
     fn steps_follow_the_buffers() {
         // The second in place, the third with weights that lie in x, the fourth of a block that has none.
         for at in [[X, X + 0x1000, WEIGHTS], [X, X, WEIGHTS], [X, X + 0x1000, X], [X, X + 0x1000, 0]] {
-            let words = find(at).expect("each word moves with one of the buffers");
+            let Some(words) = find(at) else { panic!("{at:x?}: each word moves with one of the buffers") };
             for to in [[X, X, WEIGHTS + 4], [WEIGHTS, X + 16, X], at] {
                 let mut pointed = steps(at);
                 let outcome = words.follow(&mut pointed, at, to, |_, _| Ok::<(), ()>(()));
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn only_steps_with_other_words_have_changed() {
         let at = [X, X + 0x1000, WEIGHTS];
-        let words = find(at).expect("each word moves with one of the buffers");
+        let Some(words) = find(at) else { panic!("each word moves with one of the buffers") };
         let changed = |to| {
             let mut numbers = Vec::new();
             let outcome = words.follow(&mut steps(at), at, to, |number, _| {

@@ -5,7 +5,6 @@ use super::arch::Arch;
 use super::device::Device;
 use super::exact::{Behind, Sleep, Waker};
 use super::launch::Step;
-use super::tensor_map::Maps;
 use super::workspace::Parts;
 use super::{exact, hopper, portable};
 use crate::dims::{D, FFN, QKV};
@@ -145,21 +144,15 @@ impl Kernels {
     }
 }
 
-/// The steps of one forward, with what `maps` has of their tensor maps. `alone`: no other grids of this library run beside them.
-pub fn forward(
-    device: &Device,
-    shape: Shape,
-    buffers: &Buffers,
-    maps: &mut Maps,
-    alone: bool,
-) -> Result<Vec<Step>, Error> {
+/// The steps of one forward. `alone`: no other grids of this library run beside them.
+pub fn forward(device: &Device, shape: Shape, buffers: &Buffers, alone: bool) -> Result<Vec<Step>, Error> {
     let (mut steps, behind) = match &device.kernels {
         _ if shape.precision == SolvePrecision::Exact => (Vec::new(), Behind::Anything),
         Kernels::Portable(kernels) => {
             let plan = portable::plan::forward(device.arch, device.sms, shape);
             (portable::block::steps(kernels, &plan, buffers), Behind::Anything)
         }
-        Kernels::Hopper(kernels) => hopper::block::forward(kernels, shape, buffers, maps, alone)?,
+        Kernels::Hopper(kernels) => hopper::block::forward(kernels, shape, buffers, alone)?,
     };
     if !shape.guarded && shape.precision != SolvePrecision::Exact {
         return Ok(steps);

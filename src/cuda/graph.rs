@@ -11,7 +11,6 @@ use super::device::Device;
 use super::driver::check;
 use super::exact::{Sleep, Waker};
 use super::launch::{Edge, Step, launch, raw};
-use super::tensor_map::Maps;
 use super::workspace::AWAKE;
 use crate::error::Error;
 use crate::options::Stream;
@@ -28,7 +27,6 @@ struct Kept {
     key: Key,
     /// Below `KEPT`, and no other has it.
     number: usize,
-    maps: Maps,
     /// None until the shape comes a second time: building one costs more than launching plainly.
     graph: Option<Graph>,
 }
@@ -59,8 +57,8 @@ impl Graphs {
         let Some(place) = self.0.iter().position(|kept| kept.key == key) else {
             self.0.truncate(KEPT - 1);
             let number = (0..KEPT).find(|&n| self.0.iter().all(|kept| kept.number != n)).unwrap_or(0);
-            self.0.insert(0, Kept { key, number, maps: Maps::default(), graph: None });
-            let steps = block::forward(device, shape, buffers, &mut self.0[0].maps, alone)?;
+            self.0.insert(0, Kept { key, number, graph: None });
+            let steps = block::forward(device, shape, buffers, alone)?;
             // SAFETY: the caller's promise.
             return unsafe { run_steps(&steps, stream) };
         };
@@ -75,7 +73,7 @@ impl Graphs {
             }
             return outcome;
         }
-        let mut steps_at = |addresses| block::forward(device, shape, &buffers.at(addresses), &mut kept.maps, alone);
+        let steps_at = |addresses| block::forward(device, shape, &buffers.at(addresses), alone);
         let (steps, others) = (steps_at(addresses)?, steps_at(elsewhere(addresses)));
         let awake = buffers.parts.alarms + (AWAKE.start + kept.number * size_of::<u32>()) as u64;
         let sleep = block::sleep(device, shape, steps.len()).map(|sleep| (sleep, awake));
@@ -100,7 +98,7 @@ impl Graphs {
 /// As for [`Graphs::run`].
 pub unsafe fn run_plainly(device: &Device, shape: Shape, buffers: &Buffers, stream: Stream) -> Result<(), Error> {
     // Who else is there when the caller's graph is launched?
-    let steps = block::forward(device, shape, buffers, &mut Maps::default(), false)?;
+    let steps = block::forward(device, shape, buffers, false)?;
     // SAFETY: the caller's promise.
     unsafe { run_steps(&steps, stream) }
 }

@@ -14,7 +14,6 @@ use super::launch::{number_of, raw};
 use super::launchers::End;
 use super::memory::{Buffer, copy_in, fill, staged, wait};
 use super::pointer::{Place, common_place};
-use super::tensor_map::Maps;
 use super::workspace::{ALARMS_BYTES, Purpose, Workspace, vectors};
 use crate::dims::D;
 use crate::error::Error;
@@ -154,7 +153,7 @@ impl Prepared {
             let shape = self.shape(batch, seq_len, !self.order().alarms.are_quiet());
             let (x, parts) = (self.scratch.address(), self.workspace.parts());
             let buffers = Buffers::new(x, x, 0, &shape, parts);
-            Ok(block::forward(self.device, shape, &buffers, &mut Maps::default(), true)?.len())
+            Ok(block::forward(self.device, shape, &buffers, true)?.len())
         })
     }
 

@@ -86,7 +86,8 @@ impl View {
         view
     }
 
-    fn encode(&self) -> Result<TensorMap, Error> {
+    /// The map.
+    pub fn encode(&self) -> Result<TensorMap, Error> {
         // SAFETY: a map is plain numbers.
         let mut map = TensorMap(unsafe { std::mem::zeroed() });
         let element = match self.element {
@@ -130,28 +131,5 @@ impl TensorMap {
     pub fn as_bytes(&self) -> &[u8] {
         // SAFETY: 128 bytes of plain numbers without padding.
         unsafe { std::slice::from_raw_parts(ptr::from_ref(self).cast(), size_of::<Self>()) }
-    }
-}
-
-/// The maps of one shape's launches. The driver takes most of a microsecond for each, and of all of them only that of the caller's output
-/// changes with the caller's pointers.
-#[derive(Default)]
-pub struct Maps(Vec<(View, TensorMap)>);
-
-/// Maps that are kept: more than any shape has.
-const KEPT: usize = 24;
-
-impl Maps {
-    /// The map of this view.
-    pub fn get(&mut self, view: &View) -> Result<TensorMap, Error> {
-        if let Some((_, map)) = self.0.iter().find(|(kept, _)| kept == view) {
-            return Ok(*map);
-        }
-        let map = view.encode()?;
-        if self.0.len() == KEPT {
-            self.0.remove(0);
-        }
-        self.0.push((*view, map));
-        Ok(map)
     }
 }

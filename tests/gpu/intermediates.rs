@@ -12,7 +12,6 @@ use solve::cuda::hopper::plan::{
 };
 use solve::cuda::launch::Step;
 use solve::cuda::memory::copy_in;
-use solve::cuda::tensor_map::Maps;
 use solve::cuda::workspace::{Parts, Purpose, Workspace, packed, vectors};
 use solve::dims::{D, FFN, QKV};
 use solve::error::Error;
@@ -57,9 +56,7 @@ pub fn stages(arch: Arch) {
         let shape = Shape { batch, seq_len, causal: index % 3 == 1, prepared: false, precision, guarded: true };
         // Weights in every alignment of a float.
         let weights = Memory::new(super::rig::Kind::Device, WEIGHTS_LEN, 4 * (index % 4)).with(&host_weights);
-        check(arch, shape, &weights, &host_weights, |device, buffers| {
-            block::forward(device, shape, buffers, &mut Maps::default(), false)
-        });
+        check(arch, shape, &weights, &host_weights, |device, buffers| block::forward(device, shape, buffers, false));
     }
 }
 
@@ -84,7 +81,7 @@ pub fn hopper_forms(arch: Arch) {
                 replaced += 1;
             }
             assert_eq!(replaced, 1, "launches of another form, {shape:?}");
-            hopper::block::steps(kernels, &launches, shape, buffers, &mut Maps::default(), true)
+            hopper::block::steps(kernels, &launches, shape, buffers, true)
         });
     };
     let of = |seq_len: usize| {

@@ -10,7 +10,7 @@ use super::views::{self, slab};
 use crate::cuda::block::{Buffers, Shape};
 use crate::cuda::exact::Behind;
 use crate::cuda::launch::{Arguments, Edge, Step, pair};
-use crate::cuda::tensor_map::{Element, Maps};
+use crate::cuda::tensor_map::Element;
 use crate::cuda::workspace::{packed, vectors};
 use crate::dims::{D, FFN, QKV};
 use crate::error::Error;
@@ -18,20 +18,14 @@ use crate::precision::SolvePrecision;
 use crate::weights::{B_ATTN, W_ATTN, W_FC, W_PROJ, W_QKV};
 
 /// The steps of one forward, and what whoever judges its result comes behind.
-pub fn forward(
-    kernels: &Kernels,
-    shape: Shape,
-    buffers: &Buffers,
-    maps: &mut Maps,
-    alone: bool,
-) -> Result<(Vec<Step>, Behind), Error> {
+pub fn forward(kernels: &Kernels, shape: Shape, buffers: &Buffers, alone: bool) -> Result<(Vec<Step>, Behind), Error> {
     let launches = plan::forward(kernels.chip, shape, buffers.weights.is_multiple_of(16));
     let behind = match launches.last().map(|last| last.kernel) {
         Some(Kernel::Few { .. }) if !shape.prepared => Behind::Chain,
         Some(Kernel::Direct { .. }) => Behind::Watching(direct::watchers(&launches)),
         _ => Behind::Settled(direct::watchers(&launches)),
     };
-    Ok((steps(kernels, &launches, shape, buffers, maps, alone)?, behind))
+    Ok((steps(kernels, &launches, shape, buffers, alone)?, behind))
 }
 
 /// The steps of these launches.
@@ -40,7 +34,6 @@ pub fn steps(
     launches: &[Launch],
     shape: Shape,
     buffers: &Buffers,
-    maps: &mut Maps,
     alone: bool,
 ) -> Result<Vec<Step>, Error> {
     // The statistics of a row lie as far apart as the attention projection has tiles in it.
@@ -55,7 +48,7 @@ pub fn steps(
             matches!(launch.kernel, Kernel::Attention { .. }) && launch.cast.start >= CHUNKS_QKV + CHUNKS_ATTN
         });
     let row_tiles = row_tiles.unwrap_or(0) as u32;
-    let mut call = Call { buffers, shape, alarms, row_tiles, attn_early, alone, maps };
+    let call = Call { buffers, shape, alarms, row_tiles, attn_early, alone };
     launches.iter().map(|launch| call.step(kernels, launch)).collect()
 }
 
@@ -63,8 +56,7 @@ pub fn steps(
 pub fn prepare(kernels: &Kernels, buffers: &Buffers) -> Result<Vec<Step>, Error> {
     let precision = SolvePrecision::Fast;
     let shape = Shape { batch: 0, seq_len: 0, causal: false, prepared: false, precision, guarded: false };
-    let mut call =
-        Call { buffers, shape, alarms: 0, row_tiles: 0, attn_early: false, alone: false, maps: &mut Maps::default() };
+    let call = Call { buffers, shape, alarms: 0, row_tiles: 0, attn_early: false, alone: false };
     let wanted = |launch: &&Launch| launch.kernel == Kernel::FewPrepare || buffers.parts.packed != 0;
     plan::prepare().iter().filter(wanted).map(|launch| call.step(kernels, launch)).collect()
 }
@@ -80,11 +72,10 @@ struct Call<'a> {
     attn_early: bool,
     /// Whether no other grids of this library run beside these
     alone: bool,
-    maps: &'a mut Maps,
 }
 
 impl Call<'_> {
-    fn step(&mut self, kernels: &Kernels, launch: &Launch) -> Result<Step, Error> {
+    fn step(&self, kernels: &Kernels, launch: &Launch) -> Result<Step, Error> {
         let (what, arguments) = match launch.kernel {
             Kernel::CastLayernorm => ("launch of the weight cast and LN1", self.cast_layernorm(launch)),
             Kernel::Gemm { gemm, tile } => (product_name(gemm), self.gemm(launch, gemm, &product::tiles(gemm)[tile])?),
@@ -144,7 +135,7 @@ impl Call<'_> {
         Arguments::new().words(&[&first[..], &[weights, packed, chunks, alarms, *x_copy, output]].concat())
     }
 
-    fn gemm(&mut self, launch: &Launch, gemm: Gemm, tile: &Tile) -> Result<Arguments, Error> {
+    fn gemm(&self, launch: &Launch, gemm: Gemm, tile: &Tile) -> Result<Arguments, Error> {
         let Buffers { x, output, parts: w, .. } = self.buffers;
         let rows = self.rows();
         let early = product::early(self.buffers.rows);
@@ -154,12 +145,12 @@ impl Call<'_> {
             Gemm::Fc => packed::FC,
             Gemm::Proj => packed::PROJ,
         };
-        let maps = Arguments::new()
-            .map(&self.maps.get(&views::left(self.left(gemm), gemm.depth(), self.buffers.rows, tile))?)
-            .map(&self.maps.get(&match tile.transposed() {
-                true => views::right_transposed(w.qkv_transposed, gemm, tile),
-                false => views::right(w.packed + 2 * matrix as u64, gemm, tile),
-            })?);
+        let left = views::left(self.left(gemm), gemm.depth(), self.buffers.rows, tile);
+        let right = match tile.transposed() {
+            true => views::right_transposed(w.qkv_transposed, gemm, tile),
+            false => views::right(w.packed + 2 * matrix as u64, gemm, tile),
+        };
+        let maps = Arguments::new().map(&left.encode()?).map(&right.encode()?);
         let maps = self.results(maps, gemm, tile)?;
         let bias = self.bias(gemm);
         Ok(match gemm {
@@ -181,7 +172,7 @@ impl Call<'_> {
     }
 
     /// A product that reads the caller's weights as they are.
-    fn direct(&mut self, gemm: Gemm, tile: &Tile) -> Result<Arguments, Error> {
+    fn direct(&self, gemm: Gemm, tile: &Tile) -> Result<Arguments, Error> {
         let Buffers { output, weights, parts: w, .. } = self.buffers;
         let matrix = match gemm {
             Gemm::Qkv => W_QKV,
@@ -191,8 +182,7 @@ impl Call<'_> {
         };
         let matrix = weights + 4 * matrix.offset as u64;
         let left = views::direct_left(self.left(gemm), gemm.depth(), self.buffers.rows, tile);
-        let left = self.maps.get(&left)?;
-        let maps = self.results(Arguments::new().map(&left), gemm, tile)?;
+        let maps = self.results(Arguments::new().map(&left.encode()?), gemm, tile)?;
         let (bias, rows, alarms) = (self.bias(gemm), pair(self.rows(), 0), self.alarms);
         Ok(match gemm {
             // The attention projection has a kernel of its own.
@@ -202,10 +192,10 @@ impl Call<'_> {
     }
 
     /// FC where two blocks share the caller's weights.
-    fn fc_shared(&mut self, tile: &Tile) -> Result<Arguments, Error> {
+    fn fc_shared(&self, tile: &Tile) -> Result<Arguments, Error> {
         // As for a direct product, if it has 64 rows.
         let left = views::left(self.left(Gemm::Fc), Gemm::Fc.depth(), self.buffers.rows, tile);
-        let maps = Arguments::new().map(&self.maps.get(&left)?);
+        let maps = Arguments::new().map(&left.encode()?);
         let maps = self.results(maps, Gemm::Fc, tile)?;
         let weights = self.buffers.weights + 4 * W_FC.offset as u64;
         Ok(maps.words(&[self.bias(Gemm::Fc), weights, self.alarms]))
@@ -226,50 +216,49 @@ impl Call<'_> {
     }
 
     /// The maps of what a product stores by the copy engine.
-    fn results(&mut self, maps: Arguments, gemm: Gemm, tile: &Tile) -> Result<Arguments, Error> {
+    fn results(&self, maps: Arguments, gemm: Gemm, tile: &Tile) -> Result<Arguments, Error> {
         let Buffers { parts: w, rows, .. } = *self.buffers;
         let columns = gemm.columns();
         Ok(match gemm {
             Gemm::Qkv => {
-                let maps = maps.map(&self.maps.get(&views::out(Element::F16, w.qkv, columns, rows, slab(tile)))?);
+                let maps = maps.map(&views::out(Element::F16, w.qkv, columns, rows, slab(tile)).encode()?);
                 let rest = tile.n as u32 % slab(tile);
                 match tile.transposed() {
-                    true => maps.map(&self.maps.get(&views::out(Element::F16, w.qkv, columns, rows, rest))?),
+                    true => maps.map(&views::out(Element::F16, w.qkv, columns, rows, rest).encode()?),
                     false => maps,
                 }
             }
             Gemm::AttnProj => {
-                let maps = maps.map(&self.maps.get(&views::out(Element::F32, w.x1, columns, rows, 32))?);
-                maps.map(&self.maps.get(&views::out(Element::F16, w.h, columns, rows, 32))?)
+                let maps = maps.map(&views::out(Element::F32, w.x1, columns, rows, 32).encode()?);
+                maps.map(&views::out(Element::F16, w.h, columns, rows, 32).encode()?)
             }
-            Gemm::Fc => maps.map(&self.maps.get(&views::out(Element::F16, w.f, columns, rows, slab(tile)))?),
+            Gemm::Fc => maps.map(&views::out(Element::F16, w.f, columns, rows, slab(tile)).encode()?),
             Gemm::Proj => maps,
         })
     }
 
-    fn attention(&mut self, launch: &Launch, form: usize, causal: bool) -> Result<Arguments, Error> {
+    fn attention(&self, launch: &Launch, form: usize, causal: bool) -> Result<Arguments, Error> {
         let Buffers { parts, .. } = self.buffers;
-        let maps = Arguments::new().map(&self.maps.get(&views::sequences(parts.qkv, QKV, self.shape))?);
+        let maps = Arguments::new().map(&views::sequences(parts.qkv, QKV, self.shape).encode()?);
         if ATTENTION[form].blocks > 1 {
             let [weights, packed, chunks, alarms] = self.cast(launch);
             let seq_len = self.shape.seq_len;
             let lengths = pair(seq_len as u32, ATTENTION[form].groups(seq_len) as u32);
             return Ok(maps.words(&[parts.h, lengths, weights, packed, chunks, alarms]));
         }
-        let maps = maps
-            .map(&self.maps.get(&views::sequences(parts.h, D, self.shape))?)
-            .each_more(&[self.shape.seq_len as u64]);
+        let maps =
+            maps.map(&views::sequences(parts.h, D, self.shape).encode()?).each_more(&[self.shape.seq_len as u64]);
         Ok(if causal { maps } else { maps.words(&self.cast(launch)) })
     }
 
     /// `AttentionProjArgs` behind one or two maps
-    fn attention_proj(&mut self, form: usize) -> Result<Arguments, Error> {
+    fn attention_proj(&self, form: usize) -> Result<Arguments, Error> {
         let Buffers { x, weights, parts: w, .. } = self.buffers;
         let rows = self.buffers.rows;
-        let maps = Arguments::new().map(&self.maps.get(&views::rows(w.qkv, QKV, rows))?);
+        let maps = Arguments::new().map(&views::rows(w.qkv, QKV, rows).encode()?);
         // b_attn, gamma2 and beta2 lie together in both.
         let (maps, vectors, weights) = if ATTENTION_PROJ[form].packed {
-            let matrix = self.maps.get(&views::attention_proj_right(w.packed + 2 * packed::ATTN as u64))?;
+            let matrix = views::attention_proj_right(w.packed + 2 * packed::ATTN as u64).encode()?;
             (maps.map(&matrix), self.vector(vectors::B_ATTN), 0)
         } else {
             (maps, weights + 4 * B_ATTN.offset as u64, weights + 4 * W_ATTN.offset as u64)
@@ -278,7 +267,7 @@ impl Call<'_> {
         Ok(maps.words(&[*x, vectors, weights, w.x1, w.h, w.statistics, self.alarms]).words(&shape))
     }
 
-    fn few(&mut self, weights: FewWeights, tile: usize) -> Result<Arguments, Error> {
+    fn few(&self, weights: FewWeights, tile: usize) -> Result<Arguments, Error> {
         let Buffers { x, output, weights: from, x_copy, parts, .. } = self.buffers;
         let from = if weights == FewWeights::Prepared { parts.few_weights } else { *from };
         let counts = [u64::from(self.rows()), self.shape.seq_len as u64, u64::from(self.shape.causal)];
@@ -288,10 +277,10 @@ impl Call<'_> {
         }
         let attn = if FEW[tile].rows > 16 { (24, 3) } else { (8, 4) };
         let maps = [
-            self.maps.get(&views::stream(from, W_QKV.offset, D, QKV, 4, (24, 12)))?,
-            self.maps.get(&views::stream(from, W_ATTN.offset, D, D, 16, attn))?,
-            self.maps.get(&views::stream(from, W_FC.offset, D, FFN, 4, (24, 12)))?,
-            self.maps.get(&views::stream(from, W_PROJ.offset, FFN, D, 8, (24, 6)))?,
+            views::stream(from, W_QKV.offset, D, QKV, 4, (24, 12)).encode()?,
+            views::stream(from, W_ATTN.offset, D, D, 16, attn).encode()?,
+            views::stream(from, W_FC.offset, D, FFN, 4, (24, 12)).encode()?,
+            views::stream(from, W_PROJ.offset, FFN, D, 8, (24, 6)).encode()?,
         ];
         Ok(arguments.maps(&maps.each_ref()))
     }
