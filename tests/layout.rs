@@ -119,7 +119,8 @@ fn instances(file: &str, uses: &str) -> (String, Vec<Vec<String>>) {
     let arguments = |line: &str| line.split(", ").map(str::to_owned).collect();
     let used = |line: &str| {
         let rest = line.strip_prefix(uses)?;
-        Some(arguments(rest.strip_prefix("_TRANSPOSED").unwrap_or(rest).strip_prefix('(')?.strip_suffix(')')?))
+        let rest = ["_TRANSPOSED", "_TAIL"].iter().fold(rest, |rest, kind| rest.strip_prefix(kind).unwrap_or(rest));
+        Some(arguments(rest.strip_prefix('(')?.strip_suffix(')')?))
     };
     (includes, text.lines().filter_map(used).collect())
 }
@@ -155,10 +156,11 @@ fn hopper_tiles(nvcc: &Path) {
                     _ => epilogue.to_owned(),
                 };
                 let shape = if kind.is_empty() { "GemmShape" } else { "DirectShape" };
+                let tail = if tile.tail > 0 { ", true" } else { "" };
                 let (columns, depth) = (gemm.columns(), gemm.depth());
                 let _ = writeln!(
                     source,
-                    "namespace tile{number} {{\nusing Shape = {shape}<{m}, {n}, {columns}, {depth}, {stages}, {splits}>;\n\
+                    "namespace tile{number} {{\nusing Shape = {shape}<{m}, {n}, {columns}, {depth}, {stages}, {splits}{tail}>;\n\
                      using Memory = GemmMemory<Shape, {epilogue}>;\n}}"
                 );
                 let Launch { threads, shared, .. } = match kind {
@@ -167,6 +169,9 @@ fn hopper_tiles(nvcc: &Path) {
                 };
                 equal.push((format!("tile{number}::Memory::TOTAL"), shared as usize));
                 equal.push((format!("tile{number}::Shape::THREADS"), threads as usize));
+                if tile.tail > 0 {
+                    equal.push((format!("tile{number}::Shape::TAIL_COLUMNS"), tile.tail_columns()));
+                }
                 if kind.is_empty() {
                     equal.push((format!("tile{number}::Shape::DEPTH"), tile.depth() as usize));
                 }

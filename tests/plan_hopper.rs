@@ -113,8 +113,18 @@ fn every_row_is_computed() {
                     let ragged = gemm.columns() % form.n;
                     assert!(ragged == 0 || (!form.transposed() && ragged.is_multiple_of(32)), "{what}");
                     assert_eq!(gemm.depth() % (64 * form.splits), 0, "{what}");
-                    let work = rows.div_ceil(form.m) * gemm.columns().div_ceil(form.n) * form.splits;
+                    let whole = rows / form.m;
+                    let across = gemm.columns().div_ceil(form.n) * form.splits;
+                    let work = if form.tail > 0 { whole } else { rows.div_ceil(form.m) } * across;
                     let blocks = launch.working as usize;
+                    if form.tail > 0 {
+                        assert!((1..=form.tail).contains(&(rows % form.m)), "{what}");
+                        assert!(
+                            whole * form.tail_columns() >= form.n && form.n.is_multiple_of(form.tail_columns()),
+                            "{what}"
+                        );
+                        assert!(blocks == work && blocks <= sms, "a block has one tile: {what}");
+                    }
                     // Either a block for each tile, or few enough to be resident and walk through them.
                     assert!(blocks == work || (form.splits == 1 && blocks < work && blocks <= sms), "{what}");
                     if gemm == Gemm::AttnProj {

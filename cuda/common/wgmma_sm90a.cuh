@@ -40,6 +40,7 @@ struct Wgmma;
 #define REGS_10(t) "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t "8, %" #t "9, "
 #define ACCUMULATORS_8(i) \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define ACCUMULATORS_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define ACCUMULATORS_16(i) ACCUMULATORS_8(i), ACCUMULATORS_8(i + 8)
 #define ACCUMULATORS_32(i) ACCUMULATORS_16(i), ACCUMULATORS_16(i + 16)
 
@@ -64,6 +65,8 @@ struct Wgmma;
     }                                                                                                                                        \
   };
 
+#define ACCUMULATORS_N16 ACCUMULATORS_8(0)
+#define ACCUMULATORS_N24 ACCUMULATORS_8(0), ACCUMULATORS_4(8)
 #define ACCUMULATORS_N32 ACCUMULATORS_16(0)
 #define ACCUMULATORS_N64 ACCUMULATORS_32(0)
 #define ACCUMULATORS_N96 ACCUMULATORS_32(0), ACCUMULATORS_16(32)
@@ -73,6 +76,8 @@ struct Wgmma;
 #define ACCUMULATORS_N224 ACCUMULATORS_32(0), ACCUMULATORS_32(32), ACCUMULATORS_32(64), ACCUMULATORS_16(96)
 #define ACCUMULATORS_N256 ACCUMULATORS_32(0), ACCUMULATORS_32(32), ACCUMULATORS_32(64), ACCUMULATORS_32(96)
 
+WGMMA_SHAPE(16, "%0, %1, %2, %3, %4, %5, %6, %7", ACCUMULATORS_N16, 8, 9, 10, 11, 12, 13, 14)
+WGMMA_SHAPE(24, REGS_10() "%10, %11", ACCUMULATORS_N24, 12, 13, 14, 15, 16, 17, 18)
 WGMMA_SHAPE(32, REGS_10() "%10, %11, %12, %13, %14, %15", ACCUMULATORS_N32, 16, 17, 18, 19, 20, 21, 22)
 WGMMA_SHAPE(64, REGS_10() REGS_10(1) REGS_10(2) "%30, %31", ACCUMULATORS_N64, 32, 33, 34, 35, 36, 37, 38)
 WGMMA_SHAPE(96, REGS_10() REGS_10(1) REGS_10(2) REGS_10(3) "%40, %41, %42, %43, %44, %45, %46, %47", ACCUMULATORS_N96, 48, 49, 50, 51, 52, 53, 54)
@@ -83,6 +88,8 @@ WGMMA_SHAPE(224, REGS_10() REGS_10(1) REGS_10(2) REGS_10(3) REGS_10(4) REGS_10(5
 WGMMA_SHAPE(256, REGS_10() REGS_10(1) REGS_10(2) REGS_10(3) REGS_10(4) REGS_10(5) REGS_10(6) REGS_10(7) REGS_10(8) REGS_10(9) REGS_10(10) REGS_10(11) "%120, %121, %122, %123, %124, %125, %126, %127", ACCUMULATORS_N256, 128, 129, 130, 131, 132, 133, 134)
 
 #undef WGMMA_SHAPE
+#undef ACCUMULATORS_N16
+#undef ACCUMULATORS_N24
 #undef ACCUMULATORS_N32
 #undef ACCUMULATORS_N64
 #undef ACCUMULATORS_N96
@@ -94,4 +101,5 @@ WGMMA_SHAPE(256, REGS_10() REGS_10(1) REGS_10(2) REGS_10(3) REGS_10(4) REGS_10(5
 #undef ACCUMULATORS_32
 #undef ACCUMULATORS_16
 #undef ACCUMULATORS_8
+#undef ACCUMULATORS_4
 #undef REGS_10

@@ -3,6 +3,8 @@
    which drops rows past the end; each as soon as it is there, because an SM writes but 16 bytes a clock, and the next kernel
    waits for the last of them. Boxes have memory of their own, so that the ring already fills for the next tile. */
 #pragma once
+#include <cuda_fp16.h>
+
 #include "gemm/gemm_sm90a.cuh"
 
 // x * sigmoid(2 u) with u = sqrt(2 / pi) (x + 0.044715 x^3), as x / 2 (1 + tanh u); tanh.approx (PTX ISA 9.0, 9.7.3.22)
@@ -23,16 +25,21 @@ struct HalfEpilogue {
   static constexpr int REST = S::BN % COLUMNS;  // columns of the narrow box of a transposed tile
   // Boxes whose biases are fetched at once, where there are registers for them: one behind a store would wait for it, and both for wgmma's traffic. All of
   // them come under the last products then.
-  static constexpr int AHEAD = S::BN <= 192 && S::WARPGROUPS < 3 ? BOXES : 1;
+  static constexpr int AHEAD = S::BN <= (S::TAIL ? 144 : 192) && S::WARPGROUPS < 3 ? BOXES : 1;
   static constexpr Prepared PREPARED = AHEAD == BOXES && S::N > S::BN ? UNDER_LAST_PRODUCTS : BEFORE_PRODUCTS;
   static constexpr int RESTS = 4 * S::WARPGROUPS * BOXES * BOX_BYTES, STAGING = RESTS + 4 * S::WARPGROUPS * 32 * REST;
-  static constexpr int SHARED_BYTES = STAGING + (S::N + S::BN - 1) / S::BN * S::BN * 4;  // biases past the edge are nothing, but read
+  static constexpr bool OWN_BIASES = S::TAIL && !S::TRANSPOSED;  // one tile's, as there is no room for the others
+  static constexpr int BIASES = OWN_BIASES ? S::BN : S::N;
+  static constexpr int SHARED_BYTES = STAGING + (BIASES + S::BN - 1) / S::BN * S::BN * 4;  // biases past the edge are nothing, but read
 
   const CUtensorMap *out, *rest_out;
-  const float* bias;  // (N)
+  const float* bias;  // (N), or a tile's
   uint32_t staging, rest, bias_at, bias_full;
   bool first = true;
   float2 v[AHEAD * COLUMNS / 8], w[REST / 8 + 1];  // biases
+  TailSums<S> tail;
+  __half* tail_out;  // (tail_end, N)
+  int tail_end;
 
   __device__ HalfEpilogue(const CUtensorMap* out, const float* bias, const CUtensorMap* rest_out = nullptr) : out(out), rest_out(rest_out), bias(bias) {}
   __device__ void at(uint32_t memory, uint32_t barriers, int) {
@@ -47,8 +54,8 @@ struct HalfEpilogue {
     mbarrier_init(bias_full, 1);
   }
   __device__ void load() const {
-    mbarrier_expect(bias_full, S::N * 4);
-    bulk_load(bias_at, bias, S::N * 4, bias_full);
+    mbarrier_expect(bias_full, BIASES * 4);
+    bulk_load(bias_at, bias, BIASES * 4, bias_full);
   }
   // A transposed tile's columns are not neighbours (gemm/transposed.cuh).
   static __device__ int wide(int n) { return REST == 0 ? n : n / S::BN * (BOXES * COLUMNS); }
@@ -63,7 +70,7 @@ struct HalfEpilogue {
 #pragma unroll
     for (int i = 0; i < REST / 8; i++) w[i] = load_shared_2(biases + (narrow(n) + 8 * i) * 4);
 #pragma unroll
-    for (int i = 0; i < AHEAD * COLUMNS / 8; i++) v[i] = load_shared_2(biases + (wide(n) + 8 * i) * 4);
+    for (int i = 0; i < AHEAD * COLUMNS / 8; i++) v[i] = load_shared_2(biases + ((OWN_BIASES ? 0 : wide(n)) + 8 * i) * 4);
   }
 
   __device__ void finish(float (&d)[S::BN / 2], int row, int n) {
@@ -79,7 +86,7 @@ struct HalfEpilogue {
       const uint32_t to = staging + box * BOX_BYTES;
       if (AHEAD < BOXES && box > 0) {
 #pragma unroll
-        for (int i = 0; i < AHEAD * COLUMNS / 8; i++) v[i] = load_shared_2(bias_at + (threadIdx.x % 4) * 8 + (wide(n) + box * COLUMNS + 8 * i) * 4);
+        for (int i = 0; i < AHEAD * COLUMNS / 8; i++) v[i] = load_shared_2(bias_at + (threadIdx.x % 4) * 8 + ((OWN_BIASES ? 0 : wide(n)) + box * COLUMNS + 8 * i) * 4);
       }
 #pragma unroll
       for (int i = 0; i < COLUMNS / 8; i += 2) {  // two groups of 8 columns make one stmatrix
@@ -94,6 +101,24 @@ struct HalfEpilogue {
       store(rest_out, rest, narrow(n), row);
     }
     if (elect_one()) bulk_commit();
+    if constexpr (S::TAIL)
+      if (threadIdx.x < 32 && row / S::BM * S::TAIL_COLUMNS < S::BN) finish_tail(n, row / S::BM * S::TAIL_COLUMNS);
+  }
+  // `column`: the first of the tile's that the tail was multiplied by
+  __device__ void finish_tail(int n, int column) {
+#pragma unroll
+    for (int g = 0; g < S::TAIL_COLUMNS / 8; g++) {
+      const int c = column + 8 * g, pair = threadIdx.x % 4 * 2;
+      const int to = (REST == 0 || c < BOXES * COLUMNS ? wide(n) + c : narrow(n) + c - BOXES * COLUMNS) + pair;
+      const float2 b = load_shared_2(bias_at + (OWN_BIASES ? c + pair : to) * 4);
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
+        const int r = tail_end / S::BM * S::BM + threadIdx.x / 4 + 8 * i;
+        float x = tail[4 * g + 2 * i] + b.x, y = tail[4 * g + 2 * i + 1] + b.y;
+        if (GELU) x = gelu_tanh(x), y = gelu_tanh(y);
+        if (r < tail_end) *reinterpret_cast<uint32_t*>(tail_out + static_cast<size_t>(r) * S::N + to) = pack_half2(x, y);
+      }
+    }
   }
 
   // Two groups of 8 columns, of which `to` is the lane's row of a matrix

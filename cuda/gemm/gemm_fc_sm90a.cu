@@ -1,5 +1,6 @@
 /* f(rows, 3072) fp16 = gelu_tanh(h(rows, 768) W_fc + b_fc).
    grid: min(tiles, multiprocessors), each block takes every grid-th tile; 128 x 192 tiles make 128 blocks at 1024 rows, 128 x 224 tiles 126 at 1152.
+   With a tail 128 x 192 tiles remain 128 blocks up to 1040 rows.
    Limiter: wgmma (9216 clocks at 128 x 192), then the 6 KB of f per row that go to L2. */
 #include "dims.h"
 #include "gemm/epilogue_half_sm90a.cuh"
@@ -9,6 +10,11 @@ struct FcArgs {
   int rows, early;
 };
 
+struct FcTailArgs {
+  FcArgs whole;
+  __half* f;  // (rows, 3072)
+};
+
 #define GEMM_FC(BM, BN, STAGES)                                                                                                                   \
   extern "C" __global__ void __launch_bounds__(GemmShape<BM, BN, FFN, D, STAGES>::THREADS, 1) gemm_fc_##BM##x##BN(                                \
       const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const __grid_constant__ CUtensorMap out, const FcArgs args) { \
@@ -16,9 +22,22 @@ struct FcArgs {
     gemm<Shape>(&a, &b, HalfEpilogue<Shape, true>(&out, args.bias), args.rows, blockIdx.x, gridDim.x, args.early);                             \
   }
 
+#define GEMM_FC_TAIL(BM, BN, STAGES)                                                                                                              \
+  extern "C" __global__ void __launch_bounds__(GemmShape<BM, BN, FFN, D, STAGES, 1, true>::THREADS, 1) gemm_fc_##BM##x##BN##_tail(                \
+      const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const __grid_constant__ CUtensorMap out,                      \
+      const __grid_constant__ CUtensorMap tail, const FcTailArgs args) {                                                                          \
+    using Shape = GemmShape<BM, BN, FFN, D, STAGES, 1, true>;                                                                                     \
+    const int rows = args.whole.rows / BM * BM;                                                                                                   \
+    HalfEpilogue<Shape, true> epilogue(&out, args.whole.bias + blockIdx.x % Shape::N_TILES * BN);                                                 \
+    epilogue.tail_out = args.f;                                                                                                                   \
+    epilogue.tail_end = args.whole.rows;                                                                                                          \
+    gemm<Shape>(&a, &b, epilogue, rows, blockIdx.x, gridDim.x, args.whole.early, &tail);                                                          \
+  }
+
 GEMM_FC(64, 64, 6)
 GEMM_FC(64, 96, 9)
 GEMM_FC(128, 96, 6)
 GEMM_FC(128, 192, 4)
+GEMM_FC_TAIL(128, 192, 4)
 GEMM_FC(128, 224, 3)
 GEMM_FC(128, 256, 3)

@@ -1,6 +1,6 @@
 /* qkv(rows, 2304) fp16 = h(rows, 768) W_qkv + b_qkv; blocks past `gemm_blocks` cast weights for later kernels meanwhile.
    grid: gemm_blocks + cast blocks; 128 x 192 tiles fill 96 multiprocessors at 1024 rows and leave 36 to the cast; 192 x 192 tiles are 132 at 2048. From
-   weights that lie transposed, which only a prepared block has, 144 columns make 128 blocks at 1024 rows.
+   weights that lie transposed, which only a prepared block has, 144 columns make 128 blocks at 1024 rows, with a tail up to 1040.
    Limiter: wgmma at 1024 rows and more, latency below. */
 #include "cast/cast_sm90a.cuh"
 #include "gemm/epilogue_half_sm90a.cuh"
@@ -10,6 +10,11 @@ struct QkvArgs {
   const float* bias;  // (2304)
   int rows, gemm_blocks, early;
   CastArgs cast;
+};
+
+struct QkvTailArgs {
+  QkvArgs whole;
+  __half* qkv;  // (rows, 2304)
 };
 
 #define GEMM_QKV(BM, BN, STAGES)                                                                                                                   \
@@ -37,9 +42,23 @@ struct QkvArgs {
     gemm<Shape>(&a, &b, Epilogue(&out, args.bias, &rest), args.rows, blockIdx.x, args.gemm_blocks, args.early);                                \
   }
 
+#define GEMM_QKV_TRANSPOSED_TAIL(BM, BN, STAGES)                                                                                               \
+  extern "C" __global__ void __launch_bounds__(GemmShape<BM, BN, QKV, D, STAGES, 1, true>::THREADS, 1) gemm_qkv_##BM##x##BN##_tail(            \
+      const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const __grid_constant__ CUtensorMap out,                   \
+      const __grid_constant__ CUtensorMap rest, const __grid_constant__ CUtensorMap tail, const QkvTailArgs args) {                            \
+    using Shape = GemmShape<BM, BN, QKV, D, STAGES, 1, true>;                                                                                  \
+    const QkvArgs& whole = args.whole;                                                                                                         \
+    const int rows = whole.rows / BM * BM;                                                                                                     \
+    HalfEpilogue<Shape, false> epilogue(&out, whole.bias, &rest);                                                                              \
+    epilogue.tail_out = args.qkv;                                                                                                              \
+    epilogue.tail_end = whole.rows;                                                                                                            \
+    gemm<Shape>(&a, &b, epilogue, rows, blockIdx.x, whole.gemm_blocks, whole.early, &tail);                                                    \
+  }
+
 GEMM_QKV(64, 64, 6)
 GEMM_QKV(64, 96, 9)
 GEMM_QKV(128, 96, 6)
 GEMM_QKV_TRANSPOSED(128, 144, 5)
+GEMM_QKV_TRANSPOSED_TAIL(128, 144, 5)
 GEMM_QKV(128, 192, 4)
 GEMM_QKV(192, 192, 3)

@@ -7,6 +7,8 @@
    (N, K). Where N is no multiple of BN the last tile of a row hangs over the edge: zeros for B, nothing stored. The one trick: near the end of a
    tile each warpgroup lets the one before it finish its last LEAD k-blocks alone. The tensor cores stay busy, and the
    first warpgroup's epilogue (and, with more tiles, its next start) runs under the others' products.
+   Rows behind the last whole tile, 16 at most, may come along as a tail (gemm_*_tail): where one more row of tiles would be more blocks than
+   multiprocessors. Each of the tiles above each other then multiplies them by a few of the columns that they have in common, in its first warpgroup.
    Limiter: the wgmma rate at the clock that holds under it (128 x 192 needs 26 KB of shared-memory traffic per 192
    clocks of it, just in balance); for few rows the bytes into one SM and the latency of the first of them. */
 #pragma once
@@ -20,7 +22,7 @@
 #include "common/wgmma_sm90a.cuh"
 #include "dims.h"
 
-template <int BM_, int BN_, int N_, int K_, int STAGES_, int SPLITS_ = 1>
+template <int BM_, int BN_, int N_, int K_, int STAGES_, int SPLITS_ = 1, bool TAIL_ = false>
 struct GemmShape {
   static constexpr int BM = BM_, BN = BN_, N = N_, K = K_, STAGES = STAGES_;
   static constexpr int SPLITS = SPLITS_;  // blocks of a cluster that share a tile, each with its part of K
@@ -31,12 +33,18 @@ struct GemmShape {
   static constexpr int WARPGROUPS = BM / 64;
   static constexpr int THREADS = 128 * WARPGROUPS + 32;
   static constexpr bool TRANSPOSED = BN % 32 != 0;  // B is (N, K)
+  // Whether there is a tail, and by how many of its columns a tile multiplies it. wgmma takes 64 rows of it: the other 48 are what lies behind, in the next
+  // stage or in what the epilogue has behind the last one, and nobody looks at their sums
+  static constexpr bool TAIL = TAIL_;
+  static constexpr int TAIL_COLUMNS = SPLITS > 1 ? 8 * SPLITS : TRANSPOSED ? 24 : 32;
   static constexpr int SWIZZLE = BN % 64 == 0 || TRANSPOSED ? 128 : 64;
   static constexpr int SLABS = BN * 2 / SWIZZLE;
-  static constexpr int A_BYTES = BM * DEPTH * 2, B_BYTES = BN * DEPTH * 2, STAGE_BYTES = A_BYTES + B_BYTES;
+  static constexpr int A_BYTES = BM * DEPTH * 2, B_BYTES = BN * DEPTH * 2, TAIL_BYTES = TAIL ? 16 * DEPTH * 2 : 0;
+  static constexpr int STAGE_BYTES = A_BYTES + B_BYTES + TAIL_BYTES;
   static constexpr int SHARED_LIMIT = 230000;  // that the epilogue may count on
   static constexpr int LEAD = STAGES < 4 ? STAGES - 1 : 3;
   static_assert(BM == 64 || BM == 128 || BM == 192, "one to three warpgroups");
+  static_assert(!TAIL || (DEPTH == 64 && SWIZZLE == 128 && BN % TAIL_COLUMNS == 0), "a tail's columns lie in one slab");
   static_assert(N % (SWIZZLE / 2) == 0 && K % (DEPTH * SPLITS) == 0 && (BN % (SWIZZLE / 2) == 0 || (TRANSPOSED && DEPTH == 64)) && STAGES <= K_BLOCKS, "whole tiles");
 };
 
@@ -59,6 +67,8 @@ struct GemmProducer {
   const CUtensorMap *a, *b;
   uint32_t ring, full, empty, ended;
   int k_first;  // in k-blocks
+  const CUtensorMap* tail;  // null where there is none for this block
+  int tail_row;
 
   __device__ __forceinline__ void load_a(int stage, int k_block, int tile) const {
     const uint32_t to = ring + stage * S::STAGE_BYTES;
@@ -81,6 +91,11 @@ struct GemmProducer {
       tma_load_3d(to, b, 0, k, slab, full + 8 * stage);
   }
 
+  __device__ __forceinline__ void load_tail(int stage, int k_block) const {
+    if (S::TAIL && tail != nullptr)
+      tma_load_2d(ring + stage * S::STAGE_BYTES + S::A_BYTES + S::B_BYTES, tail, (k_first + k_block) * S::DEPTH, tail_row, full + 8 * stage);
+  }
+
   // Passes the time that an SM takes for a tile of B; false when the predecessor has ended meanwhile
   __device__ __forceinline__ bool pause() const {
     constexpr uint32_t BYTES_A_CLOCK = 40;
@@ -95,8 +110,9 @@ struct GemmProducer {
   template <class Epilogue>
   __device__ __forceinline__ void run(const Epilogue& epilogue, int tile, int tiles, int blocks, int early) const {
     constexpr int AT_ONCE = 128 / S::DEPTH;
+    const uint32_t bytes = S::TAIL && tail == nullptr ? S::STAGE_BYTES - S::TAIL_BYTES : S::STAGE_BYTES;
 #pragma unroll
-    for (int s = 0; s < S::STAGES; s++) mbarrier_expect(full + 8 * s, S::STAGE_BYTES);
+    for (int s = 0; s < S::STAGES; s++) mbarrier_expect(full + 8 * s, bytes);
     int fetched = 0;
     for (; fetched < min(early, S::STAGES) && (fetched < AT_ONCE || pause()); fetched++) load_b(fetched, fetched, tile);
     pdl_wait();
@@ -105,6 +121,7 @@ struct GemmProducer {
     for (int s = 0; s < S::STAGES; s++) {
       load_a(s, s, tile);
       if (s >= fetched) load_b(s, s, tile);
+      load_tail(s, s);
       if (s == 0) epilogue.load();
     }
     Ring<S::STAGES> at;
@@ -112,16 +129,30 @@ struct GemmProducer {
     for (; tile < tiles; tile += blocks, k_block = 0)
       for (; k_block < S::K_BLOCKS; k_block++, at.advance()) {
         mbarrier_wait(empty + 8 * at.stage, at.parity);
-        mbarrier_expect(full + 8 * at.stage, S::STAGE_BYTES);
+        mbarrier_expect(full + 8 * at.stage, bytes);
         load_a(at.stage, k_block, tile);
         load_b(at.stage, k_block, tile);
+        load_tail(at.stage, k_block);
       }
   }
 };
 
+// The first of a tile's columns that it multiplies the tail by
+template <class S>
+__device__ __forceinline__ int tail_column(int tile) {
+  return tile / S::N_TILES * S::TAIL_COLUMNS;
+}
+template <class S>
+__device__ __forceinline__ bool takes_tail(int tile) {
+  return S::TAIL && tail_column<S>(tile) < S::BN;
+}
+// Sums of the tail: of 64 rows the first warp has the 16 that there are
+template <class S>
+using TailSums = float[S::TAIL ? S::TAIL_COLUMNS / 2 : 1];
+
 // `under_first()` runs under the first products, `under_last()` under the last ones.
-template <class S, class First, class Last>
-__device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], Ring<S::STAGES>& at, uint32_t ring, uint32_t full,
+template <class S, bool TAIL, class First, class Last>
+__device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], TailSums<S>& tail, int tail_column, Ring<S::STAGES>& at, uint32_t ring, uint32_t full,
                                               uint32_t empty, int warpgroup, const First& under_first, const Last& under_last) {
   const uint64_t a_form = wgmma_descriptor<128>(16, 1024);
   const uint64_t b_form = S::TRANSPOSED ? wgmma_descriptor<128>(16, 1024) : wgmma_descriptor<S::SWIZZLE>(S::DEPTH * S::SWIZZLE, 8 * S::SWIZZLE);
@@ -137,6 +168,13 @@ __device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], Ring<S::STA
 #pragma unroll
     for (int k = 0; k < S::DEPTH / 16; k++)
       Wgmma<S::BN>::template ss<!S::TRANSPOSED>(d, wgmma_further(a, k / 4 * (S::BM * 128) + k % 4 * 32), wgmma_further(b, B_STEP * k), (k_block | k) != 0);
+    if constexpr (TAIL) {
+      const uint32_t columns = S::TRANSPOSED ? tail_column * 128 : tail_column / 64 * (S::DEPTH * 128) + tail_column % 64 * 2;
+      const uint64_t rows = wgmma_at(a_form, stage + S::A_BYTES + S::B_BYTES), part = wgmma_at(b_form, stage + S::A_BYTES + columns);
+#pragma unroll
+      for (int k = 0; k < S::DEPTH / 16; k++)
+        Wgmma<S::TAIL_COLUMNS>::template ss<!S::TRANSPOSED>(tail, wgmma_further(rows, k * 32), wgmma_further(part, B_STEP * k), (k_block | k) != 0);
+    }
     wgmma_commit();
     if (k_block == 1) under_first();
     wgmma_wait<1>();
@@ -165,10 +203,13 @@ enum Prepared { BEFORE_PRODUCTS, UNDER_FIRST_PRODUCTS, UNDER_LAST_PRODUCTS };
 
      finish(d, row, n)   called after it
 
-     end()               called after the last tile */
+     end()               called after the last tile
+
+   and with a tail its sums, `tail`, which finish() finds in the first warp of a block where takes_tail(). The argument `tail` is the map of A in boxes of 16
+   rows. `rows` are those of whole tiles then, each of which has a block of its own. */
 template <class S, class Epilogue>
 __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b, Epilogue epilogue, int rows, int block,
-                                     int blocks, int early) {
+                                     int blocks, int early, const CUtensorMap* tail = nullptr) {
   using Memory = GemmMemory<S, Epilogue>;
   const uint32_t base = shared_base(), full = base + Memory::BARRIERS, empty = full + 8 * S::STAGES, ended = base + Memory::ENDED;
   const int warp = uniform_warp(), lane = threadIdx.x % 32;
@@ -195,7 +236,16 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
       const auto under_last = [&] {
         if (Epilogue::PREPARED == UNDER_LAST_PRODUCTS) epilogue.prepare(row, n);
       };
-      multiply_tile<S>(d, at, base, full, empty, S::WARPGROUPS == 1 ? 0 : warp / 4, under_first, under_last);
+      const int warpgroup = S::WARPGROUPS == 1 ? 0 : warp / 4;
+      if constexpr (S::TAIL) {
+        if (warpgroup == 0 && takes_tail<S>(tile))
+          multiply_tile<S, true>(d, epilogue.tail, tail_column<S>(tile), at, base, full, empty, warpgroup, under_first, under_last);
+        else
+          multiply_tile<S, false>(d, epilogue.tail, 0, at, base, full, empty, warpgroup, under_first, under_last);
+      } else {
+        float none[1];
+        multiply_tile<S, false>(d, none, 0, at, base, full, empty, warpgroup, under_first, under_last);
+      }
       epilogue.finish(d, row, n);
       tile += blocks;
     } while (Epilogue::CLUSTER_PHASES == 0 && tile < tiles);
@@ -216,7 +266,7 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
     named_barrier_arrive(START_BARRIER, S::THREADS);
     if (Epilogue::CLUSTER_PHASES > 0) cluster_arrive();
     if (elect_one())
-      GemmProducer<S>{a, b, base, full, empty, ended, rank * S::K_BLOCKS}.run(epilogue, block, tiles, blocks, early);
+      GemmProducer<S>{a, b, base, full, empty, ended, rank * S::K_BLOCKS, takes_tail<S>(block) ? tail : nullptr, rows}.run(epilogue, block, tiles, blocks, early);
     __syncwarp();
     if (Epilogue::CLUSTER_PHASES > 0) cluster_wait();
     if (Epilogue::CLUSTER_PHASES > 1) {

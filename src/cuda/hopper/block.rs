@@ -151,24 +151,37 @@ impl Call<'_> {
             false => views::right(w.packed + 2 * matrix as u64, gemm, tile),
         };
         let maps = Arguments::new().map(&left.encode()?).map(&right.encode()?);
-        let maps = self.results(maps, gemm, tile)?;
+        let mut maps = self.results(maps, gemm, tile)?;
+        if tile.tail > 0 {
+            let left = views::left(self.left(gemm), gemm.depth(), self.buffers.rows, &tile.of_tail());
+            maps = maps.map(&left.encode()?);
+        }
         let bias = self.bias(gemm);
-        Ok(match gemm {
+        let mut words = match gemm {
             Gemm::Qkv => {
                 let [weights, packed, chunks, alarms] = self.cast(launch);
                 let early = if self.shape.prepared { early } else { 0 };
-                maps.words(&[bias, pair(rows, launch.working), pair(early, 0), weights, packed, chunks, alarms])
+                vec![bias, pair(rows, launch.working), pair(early, 0), weights, packed, chunks, alarms]
             }
             Gemm::AttnProj => {
                 let [weights, packed, chunks, alarms] = self.cast(launch);
                 let early = pair(if self.attn_early { early } else { 0 }, launch.working);
                 let gamma = self.vector(vectors::GAMMA2);
                 let rows = pair(rows, 0);
-                maps.words(&[bias, *x, gamma, w.statistics, rows, early, weights, packed, chunks, alarms])
+                vec![bias, *x, gamma, w.statistics, rows, early, weights, packed, chunks, alarms]
             }
-            Gemm::Fc => maps.words(&[bias, pair(rows, early)]),
-            Gemm::Proj => maps.words(&[bias, w.x1, *output, pair(rows, early)]),
-        })
+            Gemm::Fc => vec![bias, pair(rows, early)],
+            Gemm::Proj => vec![bias, w.x1, *output, pair(rows, early)],
+        };
+        // What a tail becomes goes past the copy engine.
+        if tile.tail > 0 {
+            words.extend(match gemm {
+                Gemm::Qkv => Some(w.qkv),
+                Gemm::Fc => Some(w.f),
+                Gemm::AttnProj | Gemm::Proj => None,
+            });
+        }
+        Ok(maps.words(&words))
     }
 
     /// A product that reads the caller's weights as they are.

@@ -132,10 +132,11 @@ pub fn symbol(kernel: Kernel) -> String {
 
 fn product_symbol(gemm: Gemm, kind: &str, tile: &Tile) -> String {
     let Tile { m, n, splits, .. } = tile;
+    let tail = if tile.tail > 0 { "_tail" } else { "" };
     match gemm {
-        Gemm::Qkv => format!("gemm_qkv{kind}_{m}x{n}"),
+        Gemm::Qkv => format!("gemm_qkv{kind}_{m}x{n}{tail}"),
         Gemm::AttnProj => format!("gemm_attn_proj{kind}_{m}x{n}"),
-        Gemm::Fc => format!("gemm_fc{kind}_{m}x{n}"),
-        Gemm::Proj => format!("gemm_proj{kind}_{m}x{n}_k{splits}"),
+        Gemm::Fc => format!("gemm_fc{kind}_{m}x{n}{tail}"),
+        Gemm::Proj => format!("gemm_proj{kind}_{m}x{n}_k{splits}{tail}"),
     }
 }

@@ -50,7 +50,7 @@ pub(super) fn casting(chip: Chip, shape: Shape, attention: &Launch) -> [Launch; 
     let time = |tile: usize| product::time(chip, Gemm::Qkv, &tiles(Gemm::Qkv)[tile], rows);
     let qkv = |tile: usize| product_in(chip, Gemm::Qkv, tile, rows);
     let before = |tile: usize| Shares::new(chip, shape, &qkv(tile), time(tile), attention).before();
-    let tile = product::eligible(Gemm::Qkv, false)
+    let tile = product::eligible(chip, Gemm::Qkv, rows, false)
         .min_by_key(|&tile| time(tile) + 100 * before(tile) / CAST_RATE_ALL)
         .unwrap_or(0);
     Shares::new(chip, shape, &qkv(tile), time(tile), attention).launches(chip, rows, qkv(tile), attention)

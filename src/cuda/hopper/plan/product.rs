@@ -13,6 +13,8 @@ pub struct Tile {
     pub n: usize,
     /// Parts of K.
     pub splits: usize,
+    /// The most rows behind the whole tiles that its blocks take along; only for as many, and where every tile has a block of its own.
+    pub tail: usize,
     /// Bytes of shared memory.
     pub shared: u32,
     /// Time of one wave of blocks in 0.01 us, measured on an H200; where two follow each other, a little less than both take alone.
@@ -27,17 +29,43 @@ impl Tile {
     }
 
     pub(super) const fn split(m: usize, n: usize, splits: usize, shared: u32, cost: usize) -> Self {
-        Self { m, n, splits, shared, cost, most_rows: usize::MAX }
+        Self { m, n, splits, tail: 0, shared, cost, most_rows: usize::MAX }
     }
 
     const fn up_to(self, most_rows: usize) -> Self {
         Self { most_rows, ..self }
     }
 
+    const fn with_tail(self) -> Self {
+        Self { tail: 16, ..self }
+    }
+
     /// Two warps a row of 16 and the producer.
     #[must_use]
     pub fn threads(&self) -> u32 {
         2 * self.m as u32 + 32
+    }
+
+    /// The form of a tail's rows alone.
+    #[must_use]
+    pub fn of_tail(&self) -> Self {
+        Self { m: self.tail, ..*self }
+    }
+
+    /// Columns of its tile that a block multiplies a tail by: the tiles above each other share those that they have in common.
+    #[must_use]
+    pub fn tail_columns(&self) -> usize {
+        match self.splits {
+            1 if self.transposed() => 24,
+            1 => 32,
+            splits => 8 * splits,
+        }
+    }
+
+    /// Whether it can take so many rows.
+    fn takes(&self, rows: usize) -> bool {
+        let fits = (1..=self.tail).contains(&(rows % self.m)) && rows / self.m * self.tail_columns() >= self.n;
+        rows <= self.most_rows && (self.tail == 0 || fits)
     }
 
     /// Of K in a stage of the ring, for fp16 weights: so small a tile needs more products between one wait and the next.
@@ -53,17 +81,19 @@ impl Tile {
     }
 
     pub(super) fn tiles(&self, rows: usize, columns: usize) -> usize {
-        rows.div_ceil(self.m) * columns.div_ceil(self.n)
+        let down = if self.tail > 0 { rows / self.m } else { rows.div_ceil(self.m) };
+        down * columns.div_ceil(self.n)
     }
 }
 
-const QKV_TILES: [Tile; 6] = [
+const QKV_TILES: [Tile; 7] = [
     Tile::new(64, 64, 215_208, 240),
     Tile::new(64, 96, 207_064, 340),
     Tile::new(128, 96, 207_016, 435),
     // One wave takes 600. Two, of which the second one's products hide the first one's end, take a little less than one of 192 x 192; more have not been
     // measured.
     Tile::new(128, 144, 221_336, 498).up_to(2048),
+    Tile::new(128, 144, 231_576, 520).with_tail(),
     Tile::new(128, 192, 223_368, 695),
     Tile::new(192, 192, 231_544, 1000),
 ];
@@ -73,19 +103,21 @@ const ATTN_PROJ_TILES: [Tile; 4] = [
     Tile::new(128, 96, 202_904, 950),
     Tile::new(128, 192, 231_544, 1500),
 ];
-const FC_TILES: [Tile; 6] = [
+const FC_TILES: [Tile; 7] = [
     Tile::new(64, 64, 218_280, 240),
     Tile::new(64, 96, 210_136, 340),
     Tile::new(128, 96, 210_088, 435),
     Tile::new(128, 192, 226_440, 695),
+    Tile::new(128, 192, 223_112, 720).with_tail(),
     Tile::new(128, 224, 206_200, 812).up_to(1152),
     Tile::new(128, 256, 226_424, 930),
 ];
-const PROJ_TILES: [Tile; 7] = [
+const PROJ_TILES: [Tile; 8] = [
     Tile::split(64, 64, 4, 219_320, 410),
     Tile::split(128, 64, 4, 188_600, 630),
     Tile::split(128, 128, 4, 229_544, 800).up_to(512),
     Tile::split(64, 192, 2, 227_512, 1010),
+    Tile::split(64, 192, 2, 205_992, 1140).with_tail(),
     Tile::split(128, 128, 2, 172_184, 1310),
     Tile::split(128, 192, 2, 221_336, 1700),
     Tile::new(128, 192, 229_496, 3450),
@@ -109,14 +141,17 @@ pub(super) fn product(chip: Chip, gemm: Gemm, rows: usize, prepared: bool) -> La
 /// The tile that takes the least time.
 pub(super) fn fastest(chip: Chip, gemm: Gemm, rows: usize, prepared: bool) -> usize {
     let tiles = tiles(gemm);
-    let eligible = eligible(gemm, prepared).filter(|&tile| rows <= tiles[tile].most_rows);
+    let eligible = eligible(chip, gemm, rows, prepared);
     eligible.min_by_key(|&tile| time(chip, gemm, &tiles[tile], rows)).unwrap_or(0)
 }
 
-/// The tiles whose weights there are, the largest first.
-pub(super) fn eligible(gemm: Gemm, prepared: bool) -> impl Iterator<Item = usize> {
-    let tiles = tiles(gemm);
-    (0..tiles.len()).rev().filter(move |&tile| prepared || !tiles[tile].transposed())
+/// The tiles that can take so many rows and whose weights there are, the largest first.
+pub(super) fn eligible(chip: Chip, gemm: Gemm, rows: usize, prepared: bool) -> impl Iterator<Item = usize> {
+    let fits = move |tile: &Tile| {
+        let walks = tile.tiles(rows, gemm.columns()) * tile.splits > resident(gemm, tile, chip);
+        tile.takes(rows) && (tile.tail == 0 || !walks) && (prepared || !tile.transposed())
+    };
+    (0..tiles(gemm).len()).rev().filter(move |&tile| fits(&tiles(gemm)[tile]))
 }
 
 /// Tiles of the right operand that a block may fetch before its predecessor has ended, where that did not write them: all that it has room for, where the
