@@ -266,7 +266,8 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
     named_barrier_arrive(START_BARRIER, S::THREADS);
     if (Epilogue::CLUSTER_PHASES > 0) cluster_arrive();
     if (elect_one())
-      GemmProducer<S>{a, b, base, full, empty, ended, rank * S::K_BLOCKS, takes_tail<S>(block) ? tail : nullptr, rows}.run(epilogue, block, tiles, blocks, early);
+      GemmProducer<S>{a, b, base, full, empty, ended, rank * S::K_BLOCKS, takes_tail<S>(block) ? tail : nullptr, rows}.run(
+          epilogue, block, tiles, blocks, early);
     __syncwarp();
     if (Epilogue::CLUSTER_PHASES > 0) cluster_wait();
     if (Epilogue::CLUSTER_PHASES > 1) {

@@ -90,8 +90,9 @@ pub fn hopper_forms(arch: Arch) {
     };
     for gemm in Gemm::ALL {
         for (tile, form) in product::tiles(gemm).iter().enumerate() {
-            // A transposed matrix is a prepared block's.
-            let shape = Shape { prepared: form.transposed(), ..of(420) };
+            // A transposed matrix is a prepared block's, and a tail needs enough tiles above it to share it.
+            let rows = if form.tail > 0 { 1029 } else { 420 };
+            let shape = Shape { prepared: form.transposed(), ..of(rows) };
             run(shape, &|shape, launch| {
                 let replaced = matches!(launch.kernel, Kernel::Gemm { gemm: other, .. } if other == gemm);
                 replaced.then(|| product::product_in(kernels.chip, gemm, tile, shape.rows()))
