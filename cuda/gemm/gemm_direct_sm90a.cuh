@@ -17,6 +17,7 @@ struct DirectShape {
   static constexpr int SPLITS = SPLITS_;  // blocks of a cluster that share a tile, each with its part of K
   static constexpr int DEPTH = 128;
   static constexpr int N_TILES = N / BN, PARTS = K / DEPTH / SPLITS;
+  static constexpr int COPIES = PARTS, UNROLLED = COPIES;  // of A, and how many of them produce_a() unrolls
   static constexpr int WARPGROUPS = BM / 64;
   static constexpr int CONVERTERS = 256, MULTIPLIERS = 128 * WARPGROUPS, THREADS = MULTIPLIERS + 32 + CONVERTERS;
   static constexpr bool TRANSPOSED = false, TAIL = false;  // B lies as a matrix (K, N)
@@ -109,22 +110,24 @@ __device__ __forceinline__ Observation convert(const float* b, uint32_t ring, ui
   return seen;
 }
 
-template <class S, class Epilogue>
-__device__ __forceinline__ void produce_a(const CUtensorMap* a, const Epilogue& epilogue, uint32_t ring, uint32_t full, uint32_t empty, int first, int row) {
+// A, copy by copy: load(copy, stage, barrier) asks for one.
+template <class S, class Epilogue, class Load>
+__device__ __forceinline__ void produce_a(const Epilogue& epilogue, uint32_t full, uint32_t empty, Load load) {
 #pragma unroll
   for (int s = 0; s < S::STAGES; s++) mbarrier_expect(full + 8 * s, S::A_BYTES);
   pdl_wait();
   pdl_launch();  // not before: the successors' weights would come in the way of this block's own
 #pragma unroll
   for (int s = 0; s < S::STAGES; s++) {
-    tma_load_3d(ring + s * S::STAGE_BYTES, a, 0, row, (first + s) * (S::DEPTH / 64), full + 8 * s);
+    load(s, s, full + 8 * s);
     if (s == 0) epilogue.load();
   }
   Ring<S::STAGES> at;
-  for (int part = S::STAGES; part < S::PARTS; part++, at.advance()) {
+#pragma unroll S::UNROLLED
+  for (int copy = S::STAGES; copy < S::COPIES; copy++, at.advance()) {
     mbarrier_wait(empty + 8 * at.stage, at.parity);
     mbarrier_expect(full + 8 * at.stage, S::A_BYTES);
-    tma_load_3d(ring + at.stage * S::STAGE_BYTES, a, 0, row, (first + part) * (S::DEPTH / 64), full + 8 * at.stage);
+    load(copy, at.stage, full + 8 * at.stage);
   }
 }
 
@@ -185,7 +188,10 @@ __device__ __forceinline__ void gemm_direct(const CUtensorMap* a, const float* b
         if (matrix == MATRIX_PROJ && threadIdx.x % 32 == 0) add_released(alarms + ALARMS_WATCHED, raised ? WATCHED_LOUD + 1 : 1);
       }
     } else if (elect_one()) {
-      produce_a<S>(a, epilogue, base, full, empty, rank * S::PARTS, row);
+      const int first = rank * S::PARTS;
+      produce_a<S>(epilogue, full, empty, [=](int part, int stage, uint32_t barrier) {
+        tma_load_3d(base + stage * S::STAGE_BYTES, a, 0, row, (first + part) * (S::DEPTH / 64), barrier);
+      });
     }
     __syncwarp();
     if (Epilogue::CLUSTER_PHASES > 0) cluster_wait();

@@ -17,14 +17,14 @@ struct SharedShape {
   static constexpr int CONVERTERS = 256, MULTIPLIERS = 128 * WARPGROUPS, THREADS = MULTIPLIERS + 64 + CONVERTERS;
   static constexpr int SWIZZLE = BN % 64 == 0 ? 128 : 64;
   // Of a copy of A, which must have 16 KB: one of 8 KB keeps the copy engine as busy
-  static constexpr int A_DEPTH = BM == 64 ? 128 : 64, STEPS = A_DEPTH / DEPTH;
+  static constexpr int A_DEPTH = BM == 64 ? 128 : 64, STEPS = A_DEPTH / DEPTH, COPIES = PARTS / STEPS, UNROLLED = 1;
   static constexpr int A_BYTES = BM * A_DEPTH * 2, B_BYTES = BN * DEPTH * 2;
   static constexpr int SHARED_LIMIT = 230000;
   static constexpr bool TRANSPOSED = false, TAIL = false;
   static constexpr int TAIL_COLUMNS = 0;
   static constexpr int PIECES = BN * DEPTH / 4 / CONVERTERS;  // of four weights, of a k-block, that one thread converts
   static constexpr int AHEAD = 4;                             // k-blocks that it has asked for
-  static constexpr int ROOM = (231424 - PARTS * B_BYTES - 1024) / A_BYTES, STAGES = ROOM < PARTS / STEPS ? ROOM : PARTS / STEPS;
+  static constexpr int ROOM = (231424 - PARTS * B_BYTES - 1024) / A_BYTES, STAGES = ROOM < COPIES ? ROOM : COPIES;
   static_assert(N % BN == 0 && PARTS % BLOCKS == 0 && BN * DEPTH % (4 * CONVERTERS) == 0, "whole pieces");
 };
 
@@ -127,35 +127,6 @@ __device__ __forceinline__ void share_out(uint32_t base, int rank) {
   }
 }
 
-template <class S>
-__device__ __forceinline__ void load_rows(uint32_t to, const CUtensorMap* a, int part, int row, uint32_t full) {
-  if (S::STEPS == 2)
-    tma_load_3d(to, a, 0, row, 2 * part, full);
-  else
-    tma_load_2d(to, a, part * S::DEPTH, row, full);
-}
-
-template <class S, class Memory, class Epilogue>
-__device__ __forceinline__ void produce_rows(const CUtensorMap* a, const Epilogue& epilogue, uint32_t base, int row) {
-  const uint32_t full = base + Memory::FULL_A, empty = base + Memory::EMPTY_A;
-#pragma unroll
-  for (int s = 0; s < S::STAGES; s++) mbarrier_expect(full + 8 * s, S::A_BYTES);
-  pdl_wait();
-  pdl_launch();  // not before: the successors' weights would come in the way of this block's own
-#pragma unroll
-  for (int s = 0; s < S::STAGES; s++) {
-    load_rows<S>(base + Memory::A + s * S::A_BYTES, a, s, row, full + 8 * s);
-    if (s == 0) epilogue.load();
-  }
-  Ring<S::STAGES> at;
-#pragma unroll 1
-  for (int part = S::STAGES; part < S::PARTS / S::STEPS; part++, at.advance()) {
-    mbarrier_wait(empty + 8 * at.stage, at.parity);
-    mbarrier_expect(full + 8 * at.stage, S::A_BYTES);
-    load_rows<S>(base + Memory::A + at.stage * S::A_BYTES, a, part, row, full + 8 * at.stage);
-  }
-}
-
 template <class S, class Memory>
 __device__ __forceinline__ void multiply_shared(float (&d)[S::BN / 2], uint32_t base, int warpgroup) {
   const uint64_t a_form = wgmma_descriptor<128>(16, 1024);
@@ -228,7 +199,16 @@ __device__ __forceinline__ void gemm_shared(const CUtensorMap* a, const float* b
         if (S::BM == 128 && threadIdx.x % 32 == 0) add_released(alarms + ALARMS_WATCHED, raised ? WATCHED_LOUD + 1 : 1);
       }
     } else if (elect_one()) {
-      warp == S::MULTIPLIERS / 32 ? produce_rows<S, Memory>(a, epilogue, base, row) : share_out<S, Memory>(base, rank);
+      if (warp == S::MULTIPLIERS / 32)
+        produce_a<S>(epilogue, base + Memory::FULL_A, base + Memory::EMPTY_A, [=](int copy, int stage, uint32_t barrier) {
+          const uint32_t to = base + Memory::A + stage * S::A_BYTES;
+          if (S::STEPS == 2)
+            tma_load_3d(to, a, 0, row, 2 * copy, barrier);
+          else
+            tma_load_2d(to, a, copy * S::DEPTH, row, barrier);
+        });
+      else
+        share_out<S, Memory>(base, rank);
     }
     __syncwarp();
     cluster_arrive();
