@@ -88,7 +88,7 @@ __device__ __forceinline__ void attention_cluster_block(const CUtensorMap* qkv, 
     if (tail < 0)
       attention_init(smem, args.seq_len, args.groups);
     else
-      tail_init(smem);
+      init_barriers(smem, {1, 1}, 0);  // a stage is one head's, and so one group's; nobody hears from another block
     prefetch_tensor_map(qkv);
   }
   __syncthreads();

@@ -26,7 +26,7 @@ __device__ __forceinline__ void attention_block(const CUtensorMap* qkv, const CU
   const int warp = __shfl_sync(0xffffffffu, threadIdx.x >> 5, 0), lane = threadIdx.x & 31;
   const bool producer = warp == 4 * T::CONSUMERS && lane == 0;
   if (producer) {
-    attention_init(smem, seq_len);
+    attention_init(smem, seq_len, NO_CLUSTERS);
     prefetch_tensor_map(qkv);
     prefetch_tensor_map(att);
   }
@@ -35,7 +35,7 @@ __device__ __forceinline__ void attention_block(const CUtensorMap* qkv, const CU
     registers_decrease<T::PRODUCER_REGISTERS>();
     const int caster = warp - 4 * T::CONSUMERS - 1;
     if (producer) {
-      const AttentionProducer<T> loads(qkv, smem, seq_len);
+      const AttentionProducer<T> loads(qkv, smem, seq_len, NO_CLUSTERS);
       pdl_wait();
       pdl_launch();  // only now: the projection behind may then rely on all weights that were cast before attention
       loads.run();
@@ -45,7 +45,7 @@ __device__ __forceinline__ void attention_block(const CUtensorMap* qkv, const CU
     }
   } else {
     registers_increase<T::CONSUMER_REGISTERS>();
-    const AttentionWork work = attention_work<T>(seq_len, 0, T::KEY_GROUPS > 1 ? 0 : warp >> 2);
+    const AttentionWork work = attention_work<T>(seq_len, NO_CLUSTERS, T::KEY_GROUPS > 1 ? 0 : warp >> 2);
     AttentionConsumer<T> consumer(smem, work, warp >> 2, warp & 3);
     consumer.run();
     if constexpr (T::KEY_GROUPS > 1)

@@ -22,21 +22,6 @@ __device__ __forceinline__ int tail_stage(int i, int g) {
 }
 
 template <class T>
-__device__ __forceinline__ void tail_init(const AttentionSmem<T>& smem) {
-#pragma unroll
-  for (int g = 0; g < T::ROW_GROUPS; g++) mbarrier_init(smem.q_full(g), 1);
-#pragma unroll
-  for (int s = 0; s < T::STAGES; s++) {
-    mbarrier_init(smem.k_full(s), 1);
-    mbarrier_init(smem.v_full(s), 1);
-    mbarrier_init(smem.empty(s), 4);
-  }
-#pragma unroll
-  for (int i = 0; i < T::CAST_WARPS; i++) mbarrier_init(smem.cast_full(i), 1);
-  fence_mbarrier_init();
-}
-
-template <class T>
 __device__ __forceinline__ void load_tail(const CUtensorMap* qkv, const AttentionSmem<T>& smem, int seq_len, int block) {
   const int first = block * T::ROW_GROUPS, sequence = first / HEADS, column = first % HEADS * HEAD_DIM;
 #pragma unroll

@@ -94,6 +94,8 @@ __device__ __forceinline__ AttentionWork cluster_work(int seq_len, int groups, i
   return work;
 }
 
+constexpr int NO_CLUSTERS = 0;  // as `groups`, where a block has a tile of rows of its own
+
 template <class T>
 __device__ __forceinline__ AttentionWork attention_work(int seq_len, int groups, int row_group) {
   if constexpr (T::BLOCKS > 1)
@@ -102,15 +104,9 @@ __device__ __forceinline__ AttentionWork attention_work(int seq_len, int groups,
     return block_work<T>(seq_len, row_group);
 }
 
+// `users`: groups that empty an even stage, and an odd one; `receivers`: groups that hear from the other block of the cluster
 template <class T>
-__device__ __forceinline__ void attention_init(const AttentionSmem<T>& smem, int seq_len, int groups = 0) {
-  static_assert(T::BLOCKS == 1 || T::STAGES % 2 == 0, "of two streams, each has every other stage");
-  int second = 0;
-  if (T::BLOCKS > 1) {
-#pragma unroll
-    for (int g = 0; g < T::ROW_GROUPS; g++) second += attention_work<T>(seq_len, groups, g).stream;
-  }
-  const int users[2] = {T::ROW_GROUPS - second, second > 0 ? second : T::ROW_GROUPS};
+__device__ __forceinline__ void init_barriers(const AttentionSmem<T>& smem, const int (&users)[2], int receivers) {
 #pragma unroll
   for (int g = 0; g < T::ROW_GROUPS; g++) mbarrier_init(smem.q_full(g), 1);
 #pragma unroll
@@ -120,12 +116,23 @@ __device__ __forceinline__ void attention_init(const AttentionSmem<T>& smem, int
     mbarrier_init(smem.empty(s), 4 * users[s % 2]);  // by warp
   }
 #pragma unroll
-  for (int i = 0; i < (T::BLOCKS > 1 ? T::ROW_GROUPS : 0); i++) mbarrier_init(smem.received(i), 1);
+  for (int i = 0; i < receivers; i++) mbarrier_init(smem.received(i), 1);
 #pragma unroll
   for (int i = 0; i < T::CAST_WARPS; i++) mbarrier_init(smem.cast_full(i), 1);
   fence_mbarrier_init();
 #pragma unroll
-  for (int i = 0; i < (T::BLOCKS > 1 ? T::ROW_GROUPS : 0); i++) mbarrier_expect(smem.received(i), T::PARTIAL_BYTES);
+  for (int i = 0; i < receivers; i++) mbarrier_expect(smem.received(i), T::PARTIAL_BYTES);
+}
+
+template <class T>
+__device__ __forceinline__ void attention_init(const AttentionSmem<T>& smem, int seq_len, int groups) {
+  static_assert(T::BLOCKS == 1 || T::STAGES % 2 == 0, "of two streams, each has every other stage");
+  int second = 0;
+  if (T::BLOCKS > 1) {
+#pragma unroll
+    for (int g = 0; g < T::ROW_GROUPS; g++) second += attention_work<T>(seq_len, groups, g).stream;
+  }
+  init_barriers(smem, {T::ROW_GROUPS - second, second > 0 ? second : T::ROW_GROUPS}, T::BLOCKS > 1 ? T::ROW_GROUPS : 0);
 }
 
 template <int ROWS, bool ONCE>
@@ -147,7 +154,8 @@ struct AttentionProducer {
   AttentionWork work[T::ROW_GROUPS];
 
   // All that needs no data, so that between the end of QKV and the first copies there is nothing else
-  __device__ __forceinline__ AttentionProducer(const CUtensorMap* qkv, const AttentionSmem<T>& smem, int seq_len, int groups = 0) : qkv(qkv), smem(smem) {
+  __device__ __forceinline__ AttentionProducer(const CUtensorMap* qkv, const AttentionSmem<T>& smem, int seq_len, int groups)
+      : qkv(qkv), smem(smem) {
 #pragma unroll
     for (int g = 0; g < T::ROW_GROUPS; g++) {
       work[g] = attention_work<T>(seq_len, groups, g);
