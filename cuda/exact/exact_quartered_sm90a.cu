@@ -129,7 +129,7 @@ __device__ __forceinline__ void consume_quartered(const ExactArgs& args, uint32_
     gate.leave(false);
     second_norm<true>(args, 1, Scales::found(shared, 1, 1).norm, enter);
   }
-  product_to_output_quartered(rings.wide, shared, args, a_inverse, enter);
+  product_to_output<Leading>(rings.wide, shared, args, a_inverse, enter, TileMeeting());
 }
 
 }  // namespace exact90

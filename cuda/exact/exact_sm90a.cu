@@ -59,7 +59,8 @@ __device__ __forceinline__ void consume(const ExactArgs& args, uint32_t shared, 
     const Cut cut = half ? cut_of<MATRIX_PROJ>(args) : cut_of<MATRIX_ATTN>(args);
     // No block has two of these units. (A launch with fewer blocks adds the same numbers in the same order.)
     if (half && cut.wide && cut.splits == QUARTERS && padded_rows(args) / ROW_TILE * (D / GROUP) * QUARTERS <= crew.size) {
-      product_to_output<Wide>(rings.wide, shared, args, a_inverse, enter, [&] { gate.leave(false); });
+      const auto leave = [&] { gate.leave(false); };
+      product_to_output<Wide>(rings.wide, shared, args, a_inverse, enter, StageMeeting<decltype(enter), decltype(leave)>{enter, leave});
       break;
     }
     if (cut.wide)
