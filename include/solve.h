@@ -241,7 +241,7 @@ solve_status solve_block_create(const float *weights,
  * graph. Calls on one block run in the order in which they were made, whatever their streams; launches of a captured graph are ordered by
  * whoever launches them, against each other and against other use of the block. The first call in a process that is captured waits for what
  * other blocks of the device, and solve, still have to do. Host memory is served too, but then the call waits and must not be captured.
- * Blocks that share a stream, and solve with them, are 0.6 to 1.4 us a call faster at 256 to 1024 rows than on streams of their own (H200).
+ * Blocks that share a stream, and solve with them, are about 1 us a call faster at 256 to 1024 rows than on streams of their own (H200).
  * On the CPU: x and output are host memory, stream is null, and output is ready on return.
  *
  * The statuses of solve, and SOLVE_STATUS_BAD_HANDLE for a block that does not exist (any more), INVALID_ARGUMENT for more tokens than

@@ -1,8 +1,9 @@
 /* packed(chunk) fp16 = weights(chunk) fp32, 4096 numbers a chunk: the cast as a role for blocks that a kernel has to spare.
    Chunks 0..431 are W_qkv, ..575 W_attn, ..1151 W_fc, ..1727 W_proj; worker w of n takes first + w, first + w + n, ...
-   One thread keeps a ring of 16 KB copies in flight, the other warps convert. The fp32 weights leave L2 first: without that, they push out x and the fp16
-   weights that the next kernels want (1.5 us of the chain at 1024 rows). Only inputs are read, and the destination has had its last reader before
-   the chain of kernels began, so no worker waits for a predecessor. Weights that are not 16-byte aligned go by plain loads instead.
+   One thread keeps a ring of 16 KB copies in flight, the other warps convert. The fp32 weights leave L2 first: without that, they push
+   out x and the fp16 weights that the next kernels want (1.2 to 2 us of solve() at 1024 rows, H200). Only inputs are read, and the
+   destination has had its last reader before the chain of kernels began, so no worker waits for a predecessor. Weights that are not
+   16-byte aligned go by plain loads instead.
    Limiter: what one multiprocessor draws from memory, and the converters' latency (H200: 50 to 70 KB/us of fp32). */
 #pragma once
 #include <cuda_fp16.h>
@@ -64,8 +65,9 @@ __device__ __forceinline__ void store_half4(__half* to, float4 v) {
 }
 
 // Shared memory: STAGES * 16384 + 16 * STAGES bytes from `memory` (128-byte aligned).
-// GROUP threads convert a chunk. Where all share each one, a warp waits for every chunk and has but two or four loads to make up for it: in groups of four
-// warps 256, 384 and 512 rows take 0.4 to 0.8 us less (H200). But the kernels of large tiles, which cast little, pay for the longer code: 2048 rows +1.3 to +2.
+// GROUP threads convert a chunk. Where all share each one, a warp waits for every chunk and has but two or four loads to make up for it:
+// in groups of four warps 256, 384 and 512 rows take 0.2 to 0.5 us less (H200). But the kernels of large tiles, which cast little, pay for
+// the longer code: 2048 rows about 1.5 more.
 template <int THREADS, int STAGES, int GROUP = THREADS - 32>
 __device__ __forceinline__ void cast_role(const CastArgs& args, uint32_t memory, int worker, int workers) {
   constexpr int CONVERTERS = THREADS - 32;
