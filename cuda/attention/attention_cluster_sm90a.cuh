@@ -1,9 +1,11 @@
-/* Attention where the two blocks of a cluster have the same query rows and half of the keys each. Units of 64 rows and half of the keys are small enough to
-   go round: at 1024 rows 384 of them on 128 multiprocessors, three on each, where blocks of 128 rows would leave a quarter of the chip idle.
+/* Attention where the two blocks of a cluster have the same query rows and half of the keys each. Units of 64 rows and
+   half of the keys are small enough to go round: at 1024 rows 384 of them on 128 multiprocessors, three on each, where
+   blocks of 128 rows would leave a quarter of the chip idle.
 
-   The row groups of a block may belong to two heads (16 groups a head at 1024 rows are not a multiple of three); it then loads the keys of both. At the
-   end each warp sends the other block's warp what it has of eight of its 16 rows, gets the same for the other eight, and finishes those.
-   Two warps that attention leaves idle cast weights for later kernels.
+   The row groups of a block may belong to two heads (16 groups a head at 1024 rows are not a multiple of three); it
+   then loads the keys of both. At the end each warp sends the other block's warp what it has of eight of its 16 rows,
+   gets the same for the other eight, and finishes those. Two warps that attention leaves idle cast weights for later
+   kernels.
 
    Up to 16 rows of each sequence behind a multiple of 64 can be left to blocks of their own (attention_tail_sm90a.cuh). */
 #pragma once

@@ -1,8 +1,8 @@
 /* One consumer warpgroup of the Hopper attention: 64 query rows against its share of the tiles of keys.
 
-   S(i + 1) = Q K^T is issued before O += P(i) V; the exponentials of tile i + 1 run under the products of the other row groups, which take turns at issuing
-   (without turns all drift into the same phase, and the tensor cores serve them in slices). Nothing is in flight across the loop's edge: ptxas serialises
-   what is. */
+   S(i + 1) = Q K^T is issued before O += P(i) V; the exponentials of tile i + 1 run under the products of the other row
+   groups, which take turns at issuing (without turns all drift into the same phase, and the tensor cores serve them in
+   slices). Nothing is in flight across the loop's edge: ptxas serialises what is. */
 #pragma once
 #include "attention/attention_tile_sm90a.cuh"
 #include "attention/softmax_sm90a.cuh"

@@ -1,5 +1,6 @@
-/* What a consumer warpgroup does with its O: divide by the sums, round to fp16, and store through shared memory (Q's place, free by now); with key groups,
-   first add up the groups' parts, in the order of the groups, so that the bits do not depend on which was ready first. */
+/* What a consumer warpgroup does with its O: divide by the sums, round to fp16, and store through shared memory (Q's
+   place, free by now); with key groups, first add up the groups' parts, in the order of the groups, so that the bits do
+   not depend on which was ready first. */
 #pragma once
 #include "attention/attention_consumer_sm90a.cuh"
 #include "common/sync_sm90a.cuh"
@@ -12,8 +13,9 @@ __device__ __forceinline__ void store_shared_4(uint32_t address, float4 v) {
 template <class T>
 __device__ __forceinline__ void stage_columns(const AttentionConsumer<T>& c, int i, const float* v, const float (&scale)[2]) {
   const int lane = c.lane(), row = 16 * c.warp + (lane & 15);
-  stmatrix_x4(c.rows_smem() + swizzle_128(row, 2 * i + (lane >> 4)), pack_half2(v[0] * scale[0], v[1] * scale[0]),
-              pack_half2(v[2] * scale[1], v[3] * scale[1]), pack_half2(v[4] * scale[0], v[5] * scale[0]), pack_half2(v[6] * scale[1], v[7] * scale[1]));
+  stmatrix_x4(c.rows_smem() + swizzle_128(row, 2 * i + (lane >> 4)),
+              pack_half2(v[0] * scale[0], v[1] * scale[0]), pack_half2(v[2] * scale[1], v[3] * scale[1]),
+              pack_half2(v[4] * scale[0], v[5] * scale[0]), pack_half2(v[6] * scale[1], v[7] * scale[1]));
 }
 
 template <class T>

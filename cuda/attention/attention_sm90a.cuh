@@ -1,7 +1,8 @@
 /* Attention of one block on Hopper: att = softmax(Q K^T / 8) V for each head of each sequence, causal or not.
 
-   qkv (batch, seq_len, 2304) fp16 = Q | K | V, head i at columns 64 i; att (batch, seq_len, 768) fp16. Scores, statistics and O stay in fp32 registers,
-   p is rounded to fp16 for the second product; nothing of size seq_len^2 exists.
+   qkv (batch, seq_len, 2304) fp16 = Q | K | V, head i at columns 64 i; att (batch, seq_len, 768) fp16. Scores,
+   statistics and O stay in fp32 registers, p is rounded to fp16 for the second product; nothing of size seq_len^2
+   exists.
 
    A block has the 64 ROW_GROUPS query rows that attention_work names. One warp keeps a ring of K and V tiles full, one
    warpgroup for each 64 rows (or, with KEY_GROUPS, for each share of the keys of the same 64 rows) does the rest. The producer sits in a warpgroup of

@@ -1,6 +1,6 @@
-/* The last rows of each sequence, up to 16 behind a multiple of 64, against all of its keys: a block for three heads, a warpgroup for each, of which each
-   warp takes 16 of every 64 keys. At 1025 rows the clusters beside them, of 64 rows a group, then go round (128 blocks) as at 1024, and these take four of
-   the multiprocessors that are left.
+/* The last rows of each sequence, up to 16 behind a multiple of 64, against all of its keys: a block for three heads, a
+   warpgroup for each, of which each warp takes 16 of every 64 keys. At 1025 rows the clusters beside them, of 64 rows a
+   group, then go round (128 blocks) as at 1024, and these take four of the multiprocessors that are left.
    Limiter: the bytes into one multiprocessor, K and V of three heads. */
 #pragma once
 #include "attention/attention_output_sm90a.cuh"
@@ -69,8 +69,8 @@ __device__ __forceinline__ uint32_t tail_part(uint32_t parts, int warp, int row,
 }
 
 template <class T>
-__device__ __forceinline__ void store_tail(const AttentionSmem<T>& smem, const float (&o)[32], const TailSoftmax& softmax, __half* att, int seq_len, int head,
-                                           int group, int warp) {
+__device__ __forceinline__ void store_tail(const AttentionSmem<T>& smem, const float (&o)[32], const TailSoftmax& softmax, __half* att, int seq_len,
+                                           int head, int group, int warp) {
   const int lane = threadIdx.x % 32, row = lane / 4;
   const uint32_t parts = smem.k(group), statistics = smem.partial(group);
   const float sums[2] = {quad_sum(softmax.sum[0]), quad_sum(softmax.sum[1])};

@@ -29,7 +29,8 @@ struct AttentionTile {
   static constexpr int PARTIAL_BYTES = (KEY_GROUPS > 1 ? 64 * 64 * 4 + 128 * 16 : 0) + (BLOCKS > 1 ? 64 * 32 * 4 + 128 * 8 : 0);
   static constexpr int CAST_WARPS = CONSUMERS == 3 ? 2 : 0, CAST_BYTES = 16384 + 128;
   static constexpr int BARRIERS = ROW_GROUPS + 3 * STAGES + (CAST_WARPS > 0 ? ROW_GROUPS + CAST_WARPS : 0);
-  static constexpr int SMEM_BYTES = 1024 /* room to align */ + Q_BYTES + STAGES * 2 * KV_BYTES + CONSUMERS * PARTIAL_BYTES + CAST_WARPS * CAST_BYTES + 8 * BARRIERS;
+  static constexpr int SMEM_BYTES = 1024 /* room to align */ + Q_BYTES + STAGES * 2 * KV_BYTES + CONSUMERS * PARTIAL_BYTES +
+                                    CAST_WARPS * CAST_BYTES + 8 * BARRIERS;
   static_assert(SMEM_BYTES <= 232448 && (ROW_GROUPS == 1 || KEY_GROUPS == 1) && (BLOCKS == 1 || KEY_GROUPS == 1) && CONSUMERS <= 3);
 };
 
@@ -75,8 +76,9 @@ __device__ __forceinline__ AttentionWork block_work(int seq_len, int row_group) 
   return work;
 }
 
-/* Clusters: cluster c has row groups ROW_GROUPS c and on of all row groups of all heads of all sequences, `groups` of each head, its first block the first
-   half of the keys. No cluster is left with fewer, because ROW_GROUPS divides the number of heads. */
+/* Clusters: cluster c has row groups ROW_GROUPS c and on of all row groups of all heads of all sequences, `groups` of
+   each head, its first block the first half of the keys. No cluster is left with fewer, because ROW_GROUPS divides the
+   number of heads. */
 template <class T>
 __device__ __forceinline__ AttentionWork cluster_work(int seq_len, int groups, int row_group) {
   static_assert(HEADS % T::ROW_GROUPS == 0 && !T::CAUSAL);

@@ -1,10 +1,11 @@
 /* Online softmax over tiles of S = Q K^T, held as wgmma accumulators: two rows and SCORES scores a thread.
 
-   With c = log2(e) / 8 and a reference r for each row, p = 2^(c s - c r + P_SHIFT): the softmax's numerators times a factor that the division by their
-   sum takes out again. r is the largest score of the first tile, and after that a warp does not look for the largest score: it takes p with the r there
-   is. If the p of a tile add up to more than P_LIMIT in some thread, the warp does that tile again, and from then on looks first (`wary`): where a score
-   passes r by more than HEADROOM, r moves to it and what was summed up is scaled by 2^(c r_old - c r_new). Either way p <= 2^15, inside fp16, and P_SHIFT
-   keeps small p out of its subnormals.
+   With c = log2(e) / 8 and a reference r for each row, p = 2^(c s - c r + P_SHIFT): the softmax's numerators times a
+   factor that the division by their sum takes out again. r is the largest score of the first tile, and after that a
+   warp does not look for the largest score: it takes p with the r there is. If the p of a tile add up to more than
+   P_LIMIT in some thread, the warp does that tile again, and from then on looks first (`wary`): where a score passes r
+   by more than HEADROOM, r moves to it and what was summed up is scaled by 2^(c r_old - c r_new). Either way p <= 2^15,
+   inside fp16, and P_SHIFT keeps small p out of its subnormals.
    Where scores lie so far from zero that c r would be felt in the FFMA's rounding (`far`), r is subtracted from the scores first. */
 #pragma once
 #include <cuda_runtime.h>

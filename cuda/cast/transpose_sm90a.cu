@@ -1,4 +1,5 @@
-/* transposed(2304, 768) fp16 = W_qkv(768, 2304), its rows in the order of gemm/transposed.cuh, for tiles of the QKV product that slabs of the matrix as it lies do not make up.
+/* transposed(2304, 768) fp16 = W_qkv(768, 2304), its rows in the order of gemm/transposed.cuh, for tiles of the QKV
+   product that slabs of the matrix as it lies do not make up.
    grid: (2304 / 32, 768 / 32) tiles of 32 x 32; (32, 8) threads. A block is prepared once: what it takes does not matter. */
 #include <cuda_fp16.h>
 #include "dims.h"

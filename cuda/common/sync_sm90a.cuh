@@ -18,7 +18,9 @@ __device__ __forceinline__ unsigned add_ordered(unsigned* to, unsigned v) {
 }
 
 // 9.7.13.8 red and 9.7.9.8 ld: whoever sees the sum also sees what the adding threads wrote before
-__device__ __forceinline__ void add_released(unsigned* to, unsigned v) { asm volatile("red.add.release.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(v) : "memory"); }
+__device__ __forceinline__ void add_released(unsigned* to, unsigned v) {
+  asm volatile("red.add.release.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(v) : "memory");
+}
 __device__ __forceinline__ unsigned load_acquire(const unsigned* p) {
   unsigned v;
   asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
@@ -48,7 +50,8 @@ __device__ __forceinline__ uint32_t clock_low() {
   return now;
 }
 
-// 9.7.14.7 elect.sync: true in one lane of the warp. ptxas knows that a branch on it has one thread, and issues copies there without a loop over lanes
+// 9.7.14.7 elect.sync: true in one lane of the warp. ptxas knows that a branch on it has one thread, and issues copies
+// there without a loop over lanes
 __device__ __forceinline__ bool elect_one() {
   uint32_t elected;
   asm volatile(
@@ -59,6 +62,7 @@ __device__ __forceinline__ bool elect_one() {
   return elected;
 }
 
-// The thread's warp, in a way that ptxas knows to be the same for all lanes: descriptors made from it then lie in uniform registers. Otherwise each wgmma
-// waits for two moves there, and those for the wgmma before it: 80 clocks each instead of 32 to 48 for 64 columns
+// The thread's warp, in a way that ptxas knows to be the same for all lanes: descriptors made from it then lie in
+// uniform registers. Otherwise each wgmma waits for two moves there, and those for the wgmma before it: 80 clocks each
+// instead of 32 to 48 for 64 columns
 __device__ __forceinline__ int uniform_warp() { return __shfl_sync(0xffffffffu, threadIdx.x / 32, 0); }

@@ -24,8 +24,8 @@ __device__ __forceinline__ void tma_load_2d(uint32_t to, const CUtensorMap* map,
 }
 // The same for what nobody reads after this kernel: it leaves L2 first
 __device__ __forceinline__ void tma_load_2d_once(uint32_t to, const CUtensorMap* map, int x, int y, uint32_t barrier, uint64_t policy) {
-  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
-               "l"(map), "r"(x), "r"(y), "r"(barrier), "l"(policy)
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;"
+               ::"r"(to), "l"(map), "r"(x), "r"(y), "r"(barrier), "l"(policy)
                : "memory");
 }
 __device__ __forceinline__ void tma_load_3d(uint32_t to, const CUtensorMap* map, int x, int y, int z, uint32_t barrier) {
@@ -34,8 +34,8 @@ __device__ __forceinline__ void tma_load_3d(uint32_t to, const CUtensorMap* map,
                : "memory");
 }
 __device__ __forceinline__ void tma_load_3d_once(uint32_t to, const CUtensorMap* map, int x, int y, int z, uint32_t barrier, uint64_t policy) {
-  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
-               "l"(map), "r"(x), "r"(y), "r"(z), "r"(barrier), "l"(policy)
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3, %4}], [%5], %6;"
+               ::"r"(to), "l"(map), "r"(x), "r"(y), "r"(z), "r"(barrier), "l"(policy)
                : "memory");
 }
 __device__ __forceinline__ void tma_load_4d(uint32_t to, const CUtensorMap* map, int x, int y, int z, int w, uint32_t barrier) {
@@ -61,7 +61,8 @@ __device__ __forceinline__ void tma_add_2d(const CUtensorMap* map, uint32_t from
 
 // 9.7.9.25.4.1 cp.async.bulk: 16-byte aligned addresses and sizes
 __device__ __forceinline__ void bulk_load(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(from), "r"(bytes), "r"(barrier)
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+               ::"r"(to), "l"(from), "r"(bytes), "r"(barrier)
                : "memory");
 }
 

@@ -1,5 +1,6 @@
-/* Watching weights on their way through a product, two at a time as the fp16 that they have become: half the work of an Observation in fp32, which adds up to
-   microseconds where products wait for their weights. What is beyond fp16 counts as infinite, what vanishes in it as zero. */
+/* Watching weights on their way through a product, two at a time as the fp16 that they have become: half the work of an
+   Observation in fp32, which adds up to microseconds where products wait for their weights. What is beyond fp16 counts
+   as infinite, what vanishes in it as zero. */
 #pragma once
 #include <cuda_fp16.h>
 
@@ -24,7 +25,8 @@ struct HalfObservation {
   __device__ __forceinline__ void move_to(Observation& all) {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      const float2 l = __half22float2(*reinterpret_cast<const __half2*>(&largest[i])), s = __half22float2(*reinterpret_cast<const __half2*>(&squares[i]));
+      const float2 l = __half22float2(*reinterpret_cast<const __half2*>(&largest[i]));
+      const float2 s = __half22float2(*reinterpret_cast<const __half2*>(&squares[i]));
       all.largest = fmaxf(all.largest, fmaxf(fabsf(l.x), fabsf(l.y)));
       all.squares += s.x + s.y;
       largest[i] = squares[i] = 0;

@@ -22,7 +22,9 @@ static_assert(S_KV + KV_SLOTS * TILE_BYTES <= S_RING + RING_BYTES, "fits");
 constexpr int P_EXPONENT = 13;  // probabilities are at most 2^13 times as large as they should be: fp16 holds them well
 
 // Where the sequence of a row begins. Without a division where there is one sequence: such code is run once.
-__device__ __forceinline__ int sequence_begin(const ExactArgs& args, int row) { return args.seq_len >= args.rows ? 0 : row / args.seq_len * args.seq_len; }
+__device__ __forceinline__ int sequence_begin(const ExactArgs& args, int row) {
+  return args.seq_len >= args.rows ? 0 : row / args.seq_len * args.seq_len;
+}
 
 struct AttentionUnit {
   int head, row, first_tile, tiles;
@@ -71,8 +73,8 @@ __device__ __forceinline__ void feed_attention(uint32_t shared, const ExactArgs&
   }
 }
 
-// The same for at most one unit a block, behind a barrier: by whole warps, of which one lane `feeds`. pass() is called when Q may come, which then leaves at
-// once.
+// The same for at most one unit a block, behind a barrier: by whole warps, of which one lane `feeds`. pass() is called
+// when Q may come, which then leaves at once.
 template <class Pass>
 __device__ __forceinline__ void feed_attention_behind(uint32_t shared, const ExactArgs& args, bool feeds, Pass pass) {
   const Memory memory(args);
@@ -192,8 +194,9 @@ struct AttentionConsumer {
   }
 };
 
-/* `inverse_scale` of Q, K and V. The result has V's scale. enter() returns when Q, K and V are there; meanwhile the first unit is begun on whatever lies in
-   shared memory, as far as the probabilities: instructions that run for the first time come from far away, and these are the same. */
+/* `inverse_scale` of Q, K and V. The result has V's scale. enter() returns when Q, K and V are there; meanwhile the
+   first unit is begun on whatever lies in shared memory, as far as the probabilities: instructions that run for the
+   first time come from far away, and these are the same. */
 template <bool ONCE = false, class Enter>
 __device__ __forceinline__ void attention(uint32_t shared, const ExactArgs& args, float inverse_scale, Enter enter) {
   const Memory memory(args);

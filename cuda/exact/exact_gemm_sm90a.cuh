@@ -2,8 +2,9 @@
 
    Tiles of 128 x BN, BN 192 or 64, two warpgroups of 64 x BN. The ring brings the halves of a k-block of 64 in two
    pieces, hi then lo, so that the three products share them: 80 KB for 2304 clocks of wgmma at BN 192. A unit of work is
-   a tile and a part of K; blocks take units block, block + blocks, .., columns fastest. The tensor cores cut off at every addition, not round: in QKV and FC
-   a sum ends there with every k-block, in the other products with every CHUNK of K.
+   a tile and a part of K; blocks take units block, block + blocks, .., columns fastest. The tensor cores cut off at
+   every addition, not round: in QKV and FC a sum ends there with every k-block, in the other products with every CHUNK
+   of K.
    Limiter: the wgmma rate at BN 192; at BN 64 L2 to shared memory, 64 bytes a clock. */
 #pragma once
 
@@ -61,9 +62,9 @@ struct Units {
   __device__ __forceinline__ int column() const { return tile() % columns * F::BN; }
 };
 
-/* sum = the product over `k_blocks` k-blocks, by one warpgroup. With PARTS the tensor cores have no sum longer than the small products of a k-block and the large
-   ones of the next; and the second warpgroup begins when the first one has its first products, so that one multiplies while the other adds up (else 1024 rows
-   take 2 us more). */
+/* sum = the product over `k_blocks` k-blocks, by one warpgroup. With PARTS the tensor cores have no sum longer than the
+   small products of a k-block and the large ones of the next; and the second warpgroup begins when the first one has
+   its first products, so that one multiplies while the other adds up (else 1024 rows take 2 us more). */
 template <class F, bool PARTS>
 __device__ __forceinline__ void multiply(float (&sum)[F::BN / 2], Ring<F::SLOTS>& at, uint32_t shared, int k_blocks, int thread) {
   constexpr uint64_t A_FORM = wgmma_descriptor<128>(16, 1024), B_FORM = wgmma_descriptor<128>(IMAGE, 1024);
@@ -128,8 +129,9 @@ __device__ __forceinline__ void multiply(float (&sum)[F::BN / 2], Ring<F::SLOTS>
   if (F::LEAD && group == 0) named_barrier_arrive(LEAD_BARRIER, CONSUMERS);
 }
 
-/* Two vectors of a tile's columns: asked for before the products, put where the warpgroup reads them after. Meanwhile they lie in the boxes of its warps:
-   the accumulators leave no registers for them. A warp has columns 32 w and, of a wide tile, 128 + 32 w and up. */
+/* Two vectors of a tile's columns: asked for before the products, put where the warpgroup reads them after. Meanwhile
+   they lie in the boxes of its warps: the accumulators leave no registers for them. A warp has columns 32 w and, of a
+   wide tile, 128 + 32 w and up. */
 template <int BN>
 struct ColumnVectors {
   static constexpr int EACH = (BN + 127) / 128;
@@ -233,8 +235,8 @@ struct Spot {
 
 // sum = A B without the scales of B, fp32, for a unit of W_attn or, if `proj`, of W_proj. `turn` is the caller's, 0 at first.
 template <class F>
-__device__ __forceinline__ void multiply_unit(float (&sum)[F::BN / 2], int& turn, Ring<F::SLOTS>& at, uint32_t shared, const ExactArgs& args, bool proj,
-                                              int k_blocks, const Spot<F>& spot) {
+__device__ __forceinline__ void multiply_unit(float (&sum)[F::BN / 2], int& turn, Ring<F::SLOTS>& at, uint32_t shared, const ExactArgs& args,
+                                              bool proj, int k_blocks, const Spot<F>& spot) {
   constexpr int CHUNK_BLOCKS = CHUNK / 64;
 #pragma unroll
   for (int i = 0; i < F::BN / 2; i++) sum[i] = 0.f;

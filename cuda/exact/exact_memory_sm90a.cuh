@@ -89,8 +89,9 @@ struct Crew {
 __shared__ Crew crew;
 
 constexpr int CONSUMERS = 256, THREADS = CONSUMERS + 128, WARPS = CONSUMERS / 32;
-// Named barriers: of the computing threads, of each of their warpgroups (2 and 3), of all between two stages, of each warpgroup's turn (5 and 6), of a
-// warpgroup that lets the other one end first, of those that supply, of a warpgroup that lets the other one begin.
+// Named barriers: of the computing threads, of each of their warpgroups (2 and 3), of all between two stages, of each
+// warpgroup's turn (5 and 6), of a warpgroup that lets the other one end first, of those that supply, of a warpgroup
+// that lets the other one begin.
 constexpr int CONSUMER_BARRIER = 1, GROUP_BARRIER = 2, STAGE_BARRIER = 4, TURN_BARRIER = 5, LEAD_BARRIER = 7, SUPPLY_BARRIER = 8, SECOND_BARRIER = 9;
 constexpr int SCALE_WARPS = 3;  // beside the one that feeds
 
@@ -159,8 +160,8 @@ __device__ __forceinline__ void store_split(uint32_t box, unsigned char* to, uns
   store_box(box, to_lo, lane);
 }
 
-// 16 rows x 64 columns of a warp, in accumulator order and times `scale`, to rows of `width` floats: whole lines by way of its box. (Of 8 bytes a thread in
-// eight rows the kernel's next barrier waits for 1 us more.)
+// 16 rows x 64 columns of a warp, in accumulator order and times `scale`, to rows of `width` floats: whole lines by way
+// of its box. (Of 8 bytes a thread in eight rows the kernel's next barrier waits for 1 us more.)
 __device__ __forceinline__ void store_rows(uint32_t box, float* to, int width, int lane, const float (&v)[32], float scale) {
 #pragma unroll
   for (int half = 0; half < 2; half++) {

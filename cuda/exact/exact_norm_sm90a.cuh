@@ -149,8 +149,9 @@ __device__ __forceinline__ void first_norm(const ExactArgs& args, const Crew& by
 }
 
 /* Rows of residual + bias + the parts of a product. The residual of the first is asked for before the barrier behind the
-   product, and that of each further one a row earlier. TOGETHER parts are on their way at a time. LOOPED: called in a loop over stages, where ptxas keeps
-   the registers of what is not always defined from the kernel's start; and a dry row reads nothing. */
+   product, and that of each further one a row earlier. TOGETHER parts are on their way at a time. LOOPED: called in a
+   loop over stages, where ptxas keeps the registers of what is not always defined from the kernel's start; and a dry
+   row reads nothing. */
 template <int TOGETHER, bool LOOPED = false>
 struct Sums {
   const float* residual;
@@ -237,8 +238,8 @@ struct Scales {
   float norm, product;
 
   // By SCALE_WARPS warps, `thread` counted among theirs; `n` scales and biases.
-  static __device__ __forceinline__ void find(uint32_t shared, const float* gamma, const float* beta, const float* inverses, const float* biases, int n,
-                                              int half, int thread) {
+  static __device__ __forceinline__ void find(uint32_t shared, const float* gamma, const float* beta, const float* inverses,
+                                              const float* biases, int n, int half, int thread) {
     const uint32_t to = shared + S_SCALES + (half * SCALE_WARPS + thread / 32) * 16;
 #pragma unroll 1
     for (int i = 0; i < 4; i++) {  // one piece of code for all: it is run once
@@ -247,9 +248,9 @@ struct Scales {
     }
     if (thread % 32 == 0) mbarrier_arrive(shared + BAR_SCALES);
   }
-  // From `begin` to `end` of the four.
-  static __device__ __forceinline__ void find_some(uint32_t shared, const float* gamma, const float* beta, const float* inverses, const float* biases, int n,
-                                                   int half, int thread, int begin, int end) {
+  // From `begin` to `end` of the four. (find() by way of this gives the whole general kernel other code.)
+  static __device__ __forceinline__ void find_some(uint32_t shared, const float* gamma, const float* beta, const float* inverses,
+                                                   const float* biases, int n, int half, int thread, int begin, int end) {
     const uint32_t to = shared + S_SCALES + (half * SCALE_WARPS + thread / 32) * 16;
 #pragma unroll 1
     for (int i = begin; i < end; i++) {

@@ -1,8 +1,9 @@
-/* The exact block of as many rows as give each SM one tile of QKV and of FC and a quarter of one of proj, 897 to 1024 of 132 SMs: exact_sm90a.cu with one
-   way to cut each product, and with QKV and FC as one piece of code. A kernel pays for the code that it does not run, most of all where that lies in front of
-   what it does run, and for each piece that it runs for the first time. And a block does one thing at a time: of the first stage a slab of weights or rows of
-   LN1, then a tile or further slabs, until the end of attention. 1024 rows: 117 us, by exact_sm90a.cu 128 (H200). Only in precision exact, on all SMs; which
-   rows: quartered() of src/cuda/exact.rs. */
+/* The exact block of as many rows as give each SM one tile of QKV and of FC and a quarter of one of proj, 897 to 1024 of 132 SMs:
+   exact_sm90a.cu with one way to cut each product, and with QKV and FC as one piece of code. A kernel pays for the code that it does not
+   run, most of all where that lies in front of what it does run, and for each piece that it runs for the first time. And a block does one
+   thing at a time: of the first stage a slab of weights or rows of LN1, then a tile or further slabs, until the end of attention.
+   1024 rows: solve() takes 117 us; exact_sm90a.cu, with a product's whole sum in one accumulator, which is faster, 128 by itself (H200).
+   Only in precision exact, on all SMs; which rows: quartered() of src/cuda/exact.rs. */
 #include "exact/exact_output_quartered_sm90a.cuh"
 #include "exact/exact_roles_sm90a.cuh"
 
@@ -15,7 +16,8 @@ constexpr int LEAVING = CONSUMERS + 32;  // threads that leave a stage: those th
 // The only one there is: cut_of() of these rows.
 __device__ __forceinline__ Cut cut_quartered(int matrix) { return {matrix != MATRIX_ATTN, matrix == MATRIX_PROJ ? QUARTERS : 1}; }
 
-// Of the warpgroup that supplies, the first warp: one of its lanes feeds the rings and meets the other blocks, so that what comes first leaves at once.
+// Of the warpgroup that supplies, the first warp: one of its lanes feeds the rings and meets the other blocks, so that
+// what comes first leaves at once.
 struct QuarteredSupplier {
   const ExactArgs& args;
   uint32_t shared;
@@ -78,8 +80,8 @@ __device__ __forceinline__ void supply_quartered(const ExactArgs& args, uint32_t
   }
 }
 
-// The slabs that a block without a tile of QKV splits beside it and attention: slab, slab + step, .. if slab is below SLABS. Kept in shared memory, not in
-// registers all the time.
+// The slabs that a block without a tile of QKV splits beside it and attention: slab, slab + step, .. if slab is below
+// SLABS. Kept in shared memory, not in registers all the time.
 struct Beside {
   int slab, step;
 };

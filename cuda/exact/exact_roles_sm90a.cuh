@@ -153,7 +153,8 @@ struct Supplier {
     const float *v = Memory(args).vectors(), *norm = v + (half ? V_GAMMA2 : V_GAMMA1);
     static_assert(V_BETA1 - V_GAMMA1 == D && V_BETA2 - V_GAMMA2 == D, "beta behind gamma");
     if (thread < 0) return;
-    Scales::find(gate.shared, norm, norm + D, v + (half ? V_INVERSE_FC : V_INVERSE_QKV), v + (half ? V_B_FC : V_B_QKV), half ? FFN : QKV, half, thread);
+    Scales::find(gate.shared, norm, norm + D, v + (half ? V_INVERSE_FC : V_INVERSE_QKV), v + (half ? V_B_FC : V_B_QKV),
+                half ? FFN : QKV, half, thread);
   }
 };
 
@@ -187,8 +188,8 @@ __device__ __forceinline__ void init_barriers(uint32_t shared) {
   fence_mbarrier_init();
 }
 
-// They run or have ended, because this kernel starts only when their blocks have let it. One thread of a block asks: all of the grid at one word would wait
-// for one another.
+// They run or have ended, because this kernel starts only when their blocks have let it. One thread of a block asks:
+// all of the grid at one word would wait for one another.
 __device__ __forceinline__ void await_watchers(const ExactArgs& args) {
   unsigned polls = 0;
   if (threadIdx.x == 0)

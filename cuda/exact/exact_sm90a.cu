@@ -1,7 +1,8 @@
 /* The exact block on Hopper: exact.cuh says what it computes, the other files how each stage does.
 
-   Grid: one block per SM, cooperative, or any, with what exact_crew_sm90a.cuh says; 384 threads: two warpgroups that compute and one that keeps them supplied: it feeds the
-   rings, meets the other blocks and finds scales. Shared memory: SHARED_BYTES. Stages, a grid barrier (1.2 us) after each:
+   Grid: one block per SM, cooperative, or any, with what exact_crew_sm90a.cuh says; 384 threads: two warpgroups that
+   compute and one that keeps them supplied: it feeds the rings, meets the other blocks and finds scales. Shared memory:
+   SHARED_BYTES. Stages, a grid barrier (1.2 us) after each:
 
      weights -> images (of W_qkv; others beside QKV where SMs are idle there), h = LN1(x)
      Q | K | V = h W_qkv + b_qkv      att = attention(Q, K, V)      parts = att W_attn

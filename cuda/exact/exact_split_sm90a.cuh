@@ -97,7 +97,8 @@ __device__ __forceinline__ void write_slab(const Memory& memory, int slab, uint3
   if (thread < SLAB) memory.vectors()[at.inverse + at.column + thread] = inverse(scale);
 }
 
-// Slabs first, first + step, .. below `end`, of which the first has been asked for. By the CONSUMERS threads; `reduce`: 2 x WARPS floats of shared memory.
+// Slabs first, first + step, .. below `end`, of which the first has been asked for. By the CONSUMERS threads; `reduce`:
+// 2 x WARPS floats of shared memory.
 template <bool OBSERVE>
 __device__ __forceinline__ void split_slabs(const ExactArgs& args, uint32_t shared, float* reduce, int first, int step, int end) {
   if (first >= end) return;

@@ -14,7 +14,8 @@ __device__ __forceinline__ void wake_if_needed(const Wake& wake, bool known) {
   if (!rescue && __ldcg(wake.awake) == 0) return;
   *wake.awake = rescue;
   set_awake(wake, rescue);
-  // The first three parameters are the caller's buffers, which only the first kernel is given: the host has a node less to change for a call on others.
+  // The first three parameters are the caller's buffers, which only the first kernel is given: the host has a node less
+  // to change for a call on others.
   if (rescue) set_param(wake, 0, wake.exact.alarms + ALARMS_BUFFERS, 3 * sizeof(void*));
 }
 
@@ -32,7 +33,10 @@ extern "C" __global__ void __maxnreg__(32) wake(const __grid_constant__ Wake arg
   unsigned watched = 0;
   if (args.exact.watchers > 0) {
 #pragma unroll 1
-    for (unsigned polls = 0; polls < PATIENCE && (watched = load_acquire(args.exact.alarms + ALARMS_WATCHED)) % WATCHED_LOUD != args.exact.watchers;) polls++;
+    for (unsigned polls = 0; polls < PATIENCE; polls++) {
+      watched = load_acquire(args.exact.alarms + ALARMS_WATCHED);
+      if (watched % WATCHED_LOUD == args.exact.watchers) break;
+    }
   }
   const bool known = watched % WATCHED_LOUD == args.exact.watchers;
   if ((early || watched != args.exact.watchers) && threadIdx.x == 0) wake_if_needed(args, known);

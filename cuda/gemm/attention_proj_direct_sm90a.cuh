@@ -1,13 +1,16 @@
-/* x1(rows, 768) fp32 = x + attention(qkv) W_attn + b_attn;  h(rows, 768) fp16 = LayerNorm(x1; gamma2, beta2), for rows that fit into one or two tiles of keys.
+/* x1(rows, 768) fp32 = x + attention(qkv) W_attn + b_attn;  h(rows, 768) fp16 = LayerNorm(x1; gamma2, beta2), for rows
+   that fit into one or two tiles of keys.
 
-   So few rows that attention costs little: it is computed where it is consumed, again for every 96 columns, and needs no kernel and no trip through memory of
-   its own. A cluster of four blocks has 64 rows x 96 columns, a block three heads of them: a warpgroup computes softmax(Q K^T) V of one head, then, over all
-   three, 32 columns of the projection. The sums of the blocks meet in block `rank`, which finishes 16 rows and adds them in the order of the blocks: the same
-   bits every time. LayerNorm's statistics go round as in epilogue_norm_sm90a.cuh.
+   So few rows that attention costs little: it is computed where it is consumed, again for every 96 columns, and needs
+   no kernel and no trip through memory of its own. A cluster of four blocks has 64 rows x 96 columns, a block three
+   heads of them: a warpgroup computes softmax(Q K^T) V of one head, then, over all three, 32 columns of the projection.
+   The sums of the blocks meet in block `rank`, which finishes 16 rows and adds them in the order of the blocks: the
+   same bits every time. LayerNorm's statistics go round as in epilogue_norm_sm90a.cuh.
 
    grid: ceil(rows / 64) * 8 * 4 blocks in clusters of 4, all resident at once; 384 threads; TOTAL bytes of shared memory.
-   Weights, x and the vectors are inputs: they are here before the predecessor ends. V comes behind Q and K, under the scores (0.4 us at 128 rows). The
-   successors start only when all three are here, whose way their weights would take (1.5 us of the chain at 64 rows). Limiter: latency, of Q, K and V first, then of three exchanges. */
+   Weights, x and the vectors are inputs: they are here before the predecessor ends. V comes behind Q and K, under the
+   scores (0.4 us at 128 rows). The successors start only when all three are here, whose way their weights would take
+   (1.5 us of the chain at 64 rows). Limiter: latency, of Q, K and V first, then of three exchanges. */
 #pragma once
 #include <cuda.h>
 #include <cuda_fp16.h>
@@ -91,7 +94,8 @@ struct AttentionProj {
 #pragma unroll
     for (int part = 0; part < 3; part++)
       for (int row = 0; row < (part == 0 ? 64 : KEYS); row += 64)
-        tma_load_2d(mine + (part == 0 ? Q : part == 1 ? K : V) + row * 128, qkv, part * D + head() * HEAD_DIM, part == 0 ? row64 : row, part == 2 ? loaded + 8 : loaded);
+        tma_load_2d(mine + (part == 0 ? Q : part == 1 ? K : V) + row * 128, qkv, part * D + head() * HEAD_DIM, part == 0 ? row64 : row,
+                    part == 2 ? loaded + 8 : loaded);
   }
 
   // P, with the sums of its two rows: row lane / 4 of the warp's 16, and eight further

@@ -1,5 +1,5 @@
-/* The end of attention_proj_direct_sm90a.cuh, by 8 threads for each of the block's rows: x1 from the blocks' sums, four columns of each warpgroup's, the row's
-   statistics from all tiles, h. */
+/* The end of attention_proj_direct_sm90a.cuh, by 8 threads for each of the block's rows: x1 from the blocks' sums, four
+   columns of each warpgroup's, the row's statistics from all tiles, h. */
 #pragma once
 #include <cuda_fp16.h>
 

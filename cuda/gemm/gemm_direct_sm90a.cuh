@@ -1,10 +1,13 @@
 /* C(rows, N) = epilogue(A(rows, K) fp16, B(K, N) fp32): the product for few rows, where a column of weights meets one or two blocks only.
 
-   Casting such weights first would move them three times. Here converter warps fetch B as the caller stored it, round it to fp16 and lay it into the ring
-   in the swizzled form that wgmma reads; the copy engine brings A alone. Products and epilogues are those of gemm_sm90a.cuh. Whoever rounds a weight also
-   watches it (alarm.cuh), in the blocks of the first rows. The one trick: weights are inputs, written by nobody in the chain, and a block takes less than
-   half of a multiprocessor, so it starts beside its predecessor and has most of its B when that ends: what it waits for then is A.
-   A block has one tile. Limiter: latency; the bytes of A into an SM after the wait, those of B only where the predecessors are too short to hide them. */
+   Casting such weights first would move them three times. Here converter warps fetch B as the caller stored it, round
+   it to fp16 and lay it into the ring in the swizzled form that wgmma reads; the copy engine brings A alone. Products
+   and epilogues are those of gemm_sm90a.cuh. Whoever rounds a weight also watches it (alarm.cuh), in the blocks of the
+   first rows. The one trick: weights are inputs, written by nobody in the chain, and a block takes less than half of a
+   multiprocessor, so it starts beside its predecessor and has most of its B when that ends: what it waits for then is
+   A.
+   A block has one tile. Limiter: latency; the bytes of A into an SM after the wait, those of B only where the
+   predecessors are too short to hide them. */
 #pragma once
 #include "common/watch_sm90a.cuh"
 #include "gemm/epilogue_half_sm90a.cuh"

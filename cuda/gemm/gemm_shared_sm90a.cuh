@@ -1,10 +1,12 @@
 /* C(rows, N) = epilogue(A(rows, 768) fp16, B(768, N) fp32): the product for two tiles of rows, whose blocks are a cluster and share the weights.
 
-   Of the 12 k-blocks of B each block converts every other one, as in gemm_direct_sm90a.cuh, and copies it to its neighbour. B has room for all of K, so that
-   nobody waits for room in another block; only A goes through a ring. Weights are inputs: a block fetches and converts them while its predecessors run, and
-   waits for A alone. Who writes a k-block does not fence its writes, because a fence waits for the thread's outstanding loads: one thread that loads nothing
-   fences for all of them, and copies.
-   Limiter: a block sends but 16 bytes a clock, 1.7 us for its 49 KB, so this is for a product that has that time before its predecessor ends (QKV has not). */
+   Of the 12 k-blocks of B each block converts every other one, as in gemm_direct_sm90a.cuh, and copies it to its
+   neighbour. B has room for all of K, so that nobody waits for room in another block; only A goes through a ring.
+   Weights are inputs: a block fetches and converts them while its predecessors run, and waits for A alone. Who writes a
+   k-block does not fence its writes, because a fence waits for the thread's outstanding loads: one thread that loads
+   nothing fences for all of them, and copies.
+   Limiter: a block sends but 16 bytes a clock, 1.7 us for its 49 KB, so this is for a product that has that time before
+   its predecessor ends (QKV has not). */
 #pragma once
 #include "gemm/gemm_direct_sm90a.cuh"
 
@@ -71,7 +73,8 @@ struct ShareConverter {
     for (int p = 0; p < S::PIECES; p++) {
       const int at = thread + S::CONVERTERS * p, row = at / LANES, four = at % LANES, chunk = four % PER_SLAB / 2;
       from[p] = row * S::N + 4 * four;
-      to[p] = memory + four / PER_SLAB * (S::DEPTH * S::SWIZZLE) + (S::SWIZZLE == 128 ? swizzle_128(row, chunk) : swizzle_64(row, chunk)) + four % 2 * 8;
+      to[p] = memory + four / PER_SLAB * (S::DEPTH * S::SWIZZLE) +
+              (S::SWIZZLE == 128 ? swizzle_128(row, chunk) : swizzle_64(row, chunk)) + four % 2 * 8;
     }
   }
 
@@ -179,7 +182,8 @@ __device__ __forceinline__ void gemm_shared(const CUtensorMap* a, const float* b
       if (part % S::BLOCKS != rank) mbarrier_expect(base + Memory::FULL_B + 8 * part, S::B_BYTES);
   }
   __syncthreads();
-  // Both blocks have their barriers. All threads wait for that, also those that would not have to: racecheck takes the cluster's barrier for one where all meet.
+  // Both blocks have their barriers. All threads wait for that, also those that would not have to: racecheck takes the
+  // cluster's barrier for one where all meet.
   cluster_arrive();
   cluster_wait();
   if (warp < S::MULTIPLIERS / 32) {

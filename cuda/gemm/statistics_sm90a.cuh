@@ -1,5 +1,5 @@
-/* Words that blocks leave for each other in device memory: two floats in 8 bytes, written and read as one (PTX ISA 9.0, 8.10.2: a 64-bit access is single).
-   A word starts as EMPTY, two NaNs with a payload that no computation gives. */
+/* Words that blocks leave for each other in device memory: two floats in 8 bytes, written and read as one (PTX ISA 9.0,
+   8.10.2: a 64-bit access is single). A word starts as EMPTY, two NaNs with a payload that no computation gives. */
 #pragma once
 #include <cstdint>
 
@@ -11,8 +11,8 @@ __device__ __forceinline__ void publish_statistics(unsigned long long* to, float
   asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(word) : "memory");
 }
 
-// 9.7.9.8 ld, until none of the COUNT words of any of ROWS rows, `pitch` words apart, is empty. All are asked for at once: a trip through L2 is half a
-// microsecond. A neighbour that never comes is a bug, and traps after minutes.
+// 9.7.9.8 ld, until none of the COUNT words of any of ROWS rows, `pitch` words apart, is empty. All are asked for at
+// once: a trip through L2 is half a microsecond. A neighbour that never comes is a bug, and traps after minutes.
 template <int ROWS, int COUNT>
 __device__ __forceinline__ void await_statistics(const unsigned long long* from, int pitch,
                                                  float2 (&statistics)[ROWS][COUNT]) {

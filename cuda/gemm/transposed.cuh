@@ -1,5 +1,5 @@
-/* Which columns of the QKV product a tile of 144 has, whose weights lie transposed in its order: 128 neighbours, a pair of heads, and 16 of the last 256.
-   So all that it stores is whole lines of 128 bytes, and whole sectors of 32. */
+/* Which columns of the QKV product a tile of 144 has, whose weights lie transposed in its order: 128 neighbours, a pair
+   of heads, and 16 of the last 256. So all that it stores is whole lines of 128 bytes, and whole sectors of 32. */
 #pragma once
 #include "dims.h"
 

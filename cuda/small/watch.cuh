@@ -10,10 +10,12 @@
 
 namespace small {
 
-/* What comes of alarms. Where the exact kernel follows, it looks itself. Where it sleeps (exact/wake_sm90a.cuh), it is up to the threads that have raised
-   one: each looks at all of them once its own is there, so the last to look sees all, and must_rescue() takes nothing back when there are more. The first to
-   find that it must wakes the exact kernel. Nobody knows when all have looked, so calls take two sets of alarms in turns, and each clears the other's.
-   While the exact kernel is awake from an earlier call, every CTA counts itself instead and the last one decides, because it may have to put it to sleep. */
+/* What comes of alarms. Where the exact kernel follows, it looks itself. Where it sleeps (exact/wake_sm90a.cuh), it is
+   up to the threads that have raised one: each looks at all of them once its own is there, so the last to look sees
+   all, and must_rescue() takes nothing back when there are more. The first to find that it must wakes the exact kernel.
+   Nobody knows when all have looked, so calls take two sets of alarms in turns, and each clears the other's. While the
+   exact kernel is awake from an earlier call, every CTA counts itself instead and the last one decides, because it may
+   have to put it to sleep. */
 struct Guard {
   const Wake* wake;       // null: nobody watches
   unsigned* loud;         // in shared memory, 0 at first: this CTA has raised an alarm
@@ -41,7 +43,8 @@ struct Guard {
     raised = true;
     *loud = 1;
   }
-  // When all of this CTA's are raised, by the warps that report: if there are none, the GPU need not wait for the end of this CTA to pass over the node.
+  // When all of this CTA's are raised, by the warps that report: if there are none, the GPU need not wait for the end
+  // of this CTA to pass over the node.
   __device__ __forceinline__ void let_pass() const {
     if (wake->node == nullptr || counts()) return;
     named_barrier_sync(1, 128);
