@@ -129,11 +129,10 @@ struct GridBarrier {
   int rank, blocks;  // this block among those that meet
 
   // Before the block's first meeting: the bit cannot turn without it.
-  __device__ GridBarrier(unsigned char* memory, int rank, int blocks) : GridBarrier(memory, 0, rank, blocks) { begin(); }
+  __device__ GridBarrier(unsigned char* memory, int rank, int blocks) : GridBarrier(memory, 0, rank, blocks) { top = look() & TOP; }
   __device__ GridBarrier(unsigned char* memory, unsigned top, int rank, int blocks)
       : word(reinterpret_cast<unsigned*>(memory)), top(top), rank(rank), blocks(blocks) {}
 
-  __device__ __forceinline__ void begin() { top = look() & TOP; }
   __device__ __forceinline__ void meet() {
     const unsigned add = rank == 0 ? TOP - (blocks - 1) : 1;
     asm volatile("red.add.release.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(add) : "memory");  // PTX ISA 9.0, 9.7.13.8
