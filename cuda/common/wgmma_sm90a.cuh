@@ -18,7 +18,8 @@ __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
-/* 9.7.15.5.1.2.2 matrix descriptor, for tiles the copy engine laid out with a swizzle of SWIZZLE bytes (128, 64 or 32); tiles start on 8 SWIZZLE bytes.
+/* 9.7.15.5.1.2.2 matrix descriptor, for tiles the copy engine laid out with a swizzle of SWIZZLE bytes (128, 64 or 32);
+   tiles start on 8 SWIZZLE bytes.
    K-major, SWIZZLE / 2 columns of K per row: `stride` = 8 SWIZZLE (eight rows further), `leading` unused; +32 bytes per 16 of K.
    N-major, slabs of SWIZZLE / 2 columns of N, one row per k: `leading` = distance of slabs, `stride` = 8 SWIZZLE (eight k further);
    +16 SWIZZLE bytes per 16 of K. */
@@ -82,10 +83,21 @@ WGMMA_SHAPE(32, REGS_10() "%10, %11, %12, %13, %14, %15", ACCUMULATORS_N32, 16, 
 WGMMA_SHAPE(64, REGS_10() REGS_10(1) REGS_10(2) "%30, %31", ACCUMULATORS_N64, 32, 33, 34, 35, 36, 37, 38)
 WGMMA_SHAPE(96, REGS_10() REGS_10(1) REGS_10(2) REGS_10(3) "%40, %41, %42, %43, %44, %45, %46, %47", ACCUMULATORS_N96, 48, 49, 50, 51, 52, 53, 54)
 WGMMA_SHAPE(128, REGS_10() REGS_10(1) REGS_10(2) REGS_10(3) REGS_10(4) REGS_10(5) "%60, %61, %62, %63", ACCUMULATORS_N128, 64, 65, 66, 67, 68, 69, 70)
-WGMMA_SHAPE(144, REGS_10() REGS_10(1) REGS_10(2) REGS_10(3) REGS_10(4) REGS_10(5) REGS_10(6) "%70, %71", ACCUMULATORS_N144, 72, 73, 74, 75, 76, 77, 78)
-WGMMA_SHAPE(192, REGS_10() REGS_10(1) REGS_10(2) REGS_10(3) REGS_10(4) REGS_10(5) REGS_10(6) REGS_10(7) REGS_10(8) "%90, %91, %92, %93, %94, %95", ACCUMULATORS_N192, 96, 97, 98, 99, 100, 101, 102)
-WGMMA_SHAPE(224, REGS_10() REGS_10(1) REGS_10(2) REGS_10(3) REGS_10(4) REGS_10(5) REGS_10(6) REGS_10(7) REGS_10(8) REGS_10(9) REGS_10(10) "%110, %111", ACCUMULATORS_N224, 112, 113, 114, 115, 116, 117, 118)
-WGMMA_SHAPE(256, REGS_10() REGS_10(1) REGS_10(2) REGS_10(3) REGS_10(4) REGS_10(5) REGS_10(6) REGS_10(7) REGS_10(8) REGS_10(9) REGS_10(10) REGS_10(11) "%120, %121, %122, %123, %124, %125, %126, %127", ACCUMULATORS_N256, 128, 129, 130, 131, 132, 133, 134)
+WGMMA_SHAPE(144,
+            REGS_10() REGS_10(1) REGS_10(2) REGS_10(3) REGS_10(4) REGS_10(5) REGS_10(6) "%70, %71",
+            ACCUMULATORS_N144, 72, 73, 74, 75, 76, 77, 78)
+WGMMA_SHAPE(192,
+            REGS_10() REGS_10(1) REGS_10(2) REGS_10(3) REGS_10(4) REGS_10(5) REGS_10(6) REGS_10(7) REGS_10(8)
+            "%90, %91, %92, %93, %94, %95",
+            ACCUMULATORS_N192, 96, 97, 98, 99, 100, 101, 102)
+WGMMA_SHAPE(224,
+            REGS_10() REGS_10(1) REGS_10(2) REGS_10(3) REGS_10(4) REGS_10(5) REGS_10(6) REGS_10(7) REGS_10(8)
+            REGS_10(9) REGS_10(10) "%110, %111",
+            ACCUMULATORS_N224, 112, 113, 114, 115, 116, 117, 118)
+WGMMA_SHAPE(256,
+            REGS_10() REGS_10(1) REGS_10(2) REGS_10(3) REGS_10(4) REGS_10(5) REGS_10(6) REGS_10(7) REGS_10(8)
+            REGS_10(9) REGS_10(10) REGS_10(11) "%120, %121, %122, %123, %124, %125, %126, %127",
+            ACCUMULATORS_N256, 128, 129, 130, 131, 132, 133, 134)
 
 #undef WGMMA_SHAPE
 #undef ACCUMULATORS_N16

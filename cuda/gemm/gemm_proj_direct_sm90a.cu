@@ -12,11 +12,13 @@ struct ProjDirectArgs {
   int rows;
 };
 
-#define GEMM_PROJ_DIRECT(BM, BN, SPLITS, STAGES)                                                                                            \
-  extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(DirectShape<BM, BN, D, FFN, STAGES, SPLITS>::THREADS, BM == 64 ? 2 : 1)      \
-      gemm_proj_direct_##BM##x##BN##_k##SPLITS(const __grid_constant__ CUtensorMap a, const ProjDirectArgs args) {                          \
-    using Shape = DirectShape<BM, BN, D, FFN, STAGES, SPLITS>;                                                                              \
-    gemm_direct<Shape>(&a, args.weights, SplitEpilogue<Shape>(args.bias, args.residual, args.out, args.rows), blockIdx.x / SPLITS, args.alarms, MATRIX_PROJ); \
+#define GEMM_PROJ_DIRECT(BM, BN, SPLITS, STAGES)                                                                   \
+  extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1)                                                        \
+      __launch_bounds__(DirectShape<BM, BN, D, FFN, STAGES, SPLITS>::THREADS, BM == 64 ? 2 : 1)                    \
+      gemm_proj_direct_##BM##x##BN##_k##SPLITS(const __grid_constant__ CUtensorMap a, const ProjDirectArgs args) { \
+    using Shape = DirectShape<BM, BN, D, FFN, STAGES, SPLITS>;                                                     \
+    const SplitEpilogue<Shape> epilogue(args.bias, args.residual, args.out, args.rows);                            \
+    gemm_direct<Shape>(&a, args.weights, epilogue, blockIdx.x / SPLITS, args.alarms, MATRIX_PROJ);                 \
   }
 
 GEMM_PROJ_DIRECT(64, 64, 8, 3)
