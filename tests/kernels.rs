@@ -25,7 +25,10 @@ fn portable_names() -> Vec<String> {
 
 fn hopper_names() -> Vec<String> {
     use hopper::plan::{ATTENTION_PROJ, FEW, FewWeights, Gemm, Kernel, attention_forms, direct, product};
-    let mut all = vec![Kernel::CastLayernorm, Kernel::FewPrepare, Kernel::TransposeQkv];
+    let mut all = vec![Kernel::CastLayernorm, Kernel::FewPrepare, Kernel::TransposeQkv, Kernel::FoldLayernorm2];
+    all.extend((0..product::tiles(Gemm::AttnProj).len()).map(|tile| Kernel::Apart { tile }));
+    let whole = (0..product::tiles(Gemm::Fc).len()).filter(|&tile| product::tiles(Gemm::Fc)[tile].tail == 0);
+    all.extend(whole.map(|tile| Kernel::FcScaled { tile }));
     all.extend((0..direct::FC_SHARED.len()).map(|tile| Kernel::FcShared { tile }));
     for causal in [false, true] {
         all.extend(attention_forms(causal).map(|form| Kernel::Attention { form, causal }));

@@ -83,6 +83,7 @@ fn sizes_and_offsets(nvcc: &Path) {
         ("VECTOR_BETA2", vectors::BETA2),
         ("VECTOR_B_FC", vectors::B_FC),
         ("VECTOR_B_PROJ", vectors::B_PROJ),
+        ("VECTOR_RESIDUAL_FACTS", vectors::RESIDUAL_FACTS),
         ("CAST_BLOCKS", cast()[0].grid[0] as usize),
         ("static_cast<long long>(LN_EPS * 1e9)", (f64::from(dims::LN_EPS) * 1e9) as usize),
     ]
@@ -135,15 +136,23 @@ fn hopper_tiles(nvcc: &Path) {
             Gemm::Fc => ("fc", "HalfEpilogue<Shape, true>"),
             Gemm::Proj => ("proj", "SplitEpilogue<Shape>"),
         };
-        for (kind, tiles) in [("", product::tiles(gemm)), ("_direct", direct::tiles(gemm))] {
+        let folded = match gemm {
+            Gemm::AttnProj => ("_apart", product::tiles(gemm)),
+            Gemm::Fc => ("_scaled", product::tiles(gemm)),
+            _ => ("", &[][..]),
+        };
+        for (kind, tiles) in [("", product::tiles(gemm)), ("_direct", direct::tiles(gemm)), folded] {
             if tiles.is_empty() {
                 continue;
             }
             let stem = format!("gemm_{name}{kind}");
             let (mut source, uses) = instances(&format!("gemm/{stem}_sm90a.cu"), &stem.to_uppercase());
+            // There is no scaled FC with a tail.
+            let tiles: Vec<_> =
+                tiles.iter().enumerate().filter(|(_, tile)| kind != "_scaled" || tile.tail == 0).collect();
             assert_eq!(uses.len(), tiles.len(), "{stem}: {uses:?}");
             let mut equal = Vec::new();
-            for (number, (tile, arguments)) in tiles.iter().zip(uses).enumerate() {
+            for ((number, tile), arguments) in tiles.into_iter().zip(uses) {
                 // The product's own epilogue comes first where it has several.
                 let (named, numbers) = arguments.split_at(usize::from(gemm == Gemm::Proj && kind.is_empty()));
                 let (m, n, stages) = (&numbers[0], &numbers[1], &numbers[numbers.len() - 1]);
@@ -153,9 +162,11 @@ fn hopper_tiles(nvcc: &Path) {
                 let epilogue = match (named.first(), kind) {
                     (Some(epilogue), _) => format!("{epilogue}<Shape>"),
                     (None, "_direct") => epilogue.replace("Half", "TileHalf"),
+                    (None, "_apart") => epilogue.replace("Norm", "Apart"),
+                    (None, "_scaled") => epilogue.replace("true", "true, true"),
                     _ => epilogue.to_owned(),
                 };
-                let shape = if kind.is_empty() { "GemmShape" } else { "DirectShape" };
+                let shape = if kind == "_direct" { "DirectShape" } else { "GemmShape" };
                 let tail = if tile.tail > 0 { ", true" } else { "" };
                 let (columns, depth) = (gemm.columns(), gemm.depth());
                 let _ = writeln!(
@@ -165,6 +176,8 @@ fn hopper_tiles(nvcc: &Path) {
                 );
                 let Launch { threads, shared, .. } = match kind {
                     "" => product::product_in(chip, gemm, number, tile.m),
+                    "_apart" => product::apart_in(chip, number, tile.m),
+                    "_scaled" => product::fc_scaled_in(chip, number, tile.m),
                     _ => direct::product_in(gemm, number, tile.m),
                 };
                 equal.push((format!("tile{number}::Memory::TOTAL"), shared as usize));
@@ -172,7 +185,7 @@ fn hopper_tiles(nvcc: &Path) {
                 if tile.tail > 0 {
                     equal.push((format!("tile{number}::Shape::TAIL_COLUMNS"), tile.tail_columns()));
                 }
-                if kind.is_empty() {
+                if kind != "_direct" {
                     equal.push((format!("tile{number}::Shape::DEPTH"), tile.depth() as usize));
                 }
             }

@@ -49,13 +49,17 @@ fn more_rows_are_six_launches_or_five() {
             .map(|launch| match launch.kernel {
                 Kernel::CastLayernorm => 0,
                 Kernel::Gemm { gemm, .. } | Kernel::Direct { gemm, .. } => [1, 3, 4, 5][gemm as usize],
-                Kernel::FcShared { .. } => 4,
+                Kernel::FcShared { .. } | Kernel::FcScaled { .. } => 4,
                 Kernel::Attention { causal, .. } => {
                     assert_eq!(causal, shape.causal);
                     2
                 }
                 Kernel::AttentionProj { .. } => 23,
-                Kernel::Few { .. } | Kernel::FewPrepare | Kernel::TransposeQkv => 9,
+                Kernel::Apart { .. } => {
+                    assert!(shape.prepared, "LN2 is folded into prepared weights only: {shape:?}");
+                    3
+                }
+                Kernel::Few { .. } | Kernel::FewPrepare | Kernel::TransposeQkv | Kernel::FoldLayernorm2 => 9,
             })
             .collect();
         assert!(kinds == [0, 1, 2, 3, 4, 5] || kinds == [0, 1, 23, 4, 5], "{shape:?}: {kinds:?}");
@@ -162,7 +166,16 @@ fn every_row_is_computed() {
                     assert_eq!(launch.working as usize, blocks, "{what}");
                 }
                 Kernel::CastLayernorm => assert!(launch.grid[0] as usize >= rows.div_ceil(8), "{what}"),
-                Kernel::Few { .. } | Kernel::FewPrepare | Kernel::TransposeQkv => {}
+                Kernel::Apart { tile } | Kernel::FcScaled { tile } => {
+                    let gemm = if matches!(launch.kernel, Kernel::Apart { .. }) { Gemm::AttnProj } else { Gemm::Fc };
+                    let form = product::tiles(gemm)[tile];
+                    let work = rows.div_ceil(form.m) * gemm.columns().div_ceil(form.n);
+                    let blocks = launch.working as usize;
+                    assert!(blocks == work || (blocks < work && blocks <= sms), "{what}");
+                    // FC reads what the projection's tiles say about a row two by two.
+                    assert!(gemm == Gemm::Fc || (768 / form.n).is_multiple_of(2), "{what}");
+                }
+                Kernel::Few { .. } | Kernel::FewPrepare | Kernel::TransposeQkv | Kernel::FoldLayernorm2 => {}
             }
         }
     }

@@ -20,3 +20,4 @@ constexpr int VECTOR_B_PROJ = VECTOR_B_FC + FFN;   // (D)
 constexpr int VECTOR_GAMMA1 = VECTOR_B_PROJ + D;   // (D)
 constexpr int VECTOR_BETA1 = VECTOR_GAMMA1 + D;    // (D)
 constexpr int VECTORS_LEN = VECTOR_BETA1 + D;
+constexpr int VECTOR_RESIDUAL_FACTS = VECTORS_LEN;  // (2), of a prepared block (gemm/row_facts_sm90a.cuh)

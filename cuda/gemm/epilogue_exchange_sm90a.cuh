@@ -11,6 +11,7 @@
 template <class S>
 struct ExchangeEpilogue {
   static constexpr Prepared PREPARED = BEFORE_PRODUCTS;
+  static constexpr int FETCH_AT = NEVER;
   static constexpr int CLUSTER_PHASES = 2;
   static_assert(S::SPLITS == 2 || S::SPLITS == 4, "see epilogue_whole_sm90a.cuh");
   static constexpr int W = S::BN / S::SPLITS, PEERS = S::SPLITS - 1;

@@ -1,4 +1,4 @@
-/* out(rows, N) fp16 = act(C + bias), act = identity or tanh GELU.
+/* out(rows, N) fp16 = act(C + bias), act = identity or tanh GELU; or act(factor C + bias), with a factor for each row.
    A warp turns its 16 x BN accumulators into swizzled 16-row boxes in shared memory and stores them with the copy engine,
    which drops rows past the end; each as soon as it is there, because an SM writes but 16 bytes a clock, and the next kernel
    waits for the last of them. Boxes have memory of their own, so that the ring already fills for the next tile. */
@@ -6,6 +6,7 @@
 #include <cuda_fp16.h>
 
 #include "gemm/gemm_sm90a.cuh"
+#include "gemm/row_facts_sm90a.cuh"
 
 // x * sigmoid(2 u) with u = sqrt(2 / pi) (x + 0.044715 x^3), as x / 2 (1 + tanh u); tanh.approx (PTX ISA 9.0, 9.7.3.22)
 // is good to 2^-11
@@ -16,7 +17,7 @@ __device__ __forceinline__ float gelu_tanh(float x) {
   return fmaf(half, t, half);
 }
 
-template <class S, bool GELU>
+template <class S, bool GELU, bool SCALES = false>
 struct HalfEpilogue {
   static constexpr int CLUSTER_PHASES = 0;
   static constexpr int COLUMNS = S::BN % 64 == 0 || S::TRANSPOSED ? 64 : 32;  // of a box
@@ -27,6 +28,8 @@ struct HalfEpilogue {
   // them come under the last products then.
   static constexpr int AHEAD = S::BN <= (S::TAIL ? 144 : 192) && S::WARPGROUPS < 3 ? BOXES : 1;
   static constexpr Prepared PREPARED = AHEAD == BOXES && S::N > S::BN ? UNDER_LAST_PRODUCTS : BEFORE_PRODUCTS;
+  // So late that the boxes of the tile before have left, so early that it is there in time: three k-blocks are 0.7 us
+  static constexpr int FETCH_AT = SCALES ? S::K_BLOCKS - (S::DEPTH == 128 ? 2 : 4) : NEVER;
   static constexpr int RESTS = 4 * S::WARPGROUPS * BOXES * BOX_BYTES, STAGING = RESTS + 4 * S::WARPGROUPS * 32 * REST;
   static constexpr bool OWN_BIASES = S::TAIL && !S::TRANSPOSED;  // one tile's, as there is no room for the others
   static constexpr int BIASES = OWN_BIASES ? S::BN : S::N;
@@ -35,6 +38,8 @@ struct HalfEpilogue {
   const CUtensorMap *out, *rest_out;
   const float* bias;  // (N), or a tile's
   uint32_t staging, rest, bias_at, bias_full;
+  RowScaling scaling = {nullptr, nullptr, 0};
+  float factor[2] = {1.f, 1.f};  // of rows lane / 4 and lane / 4 + 8
   bool first = true;
   float2 v[AHEAD * COLUMNS / 8], w[REST / 8 + 1];  // biases
   TailSums<S> tail;
@@ -64,8 +69,21 @@ struct HalfEpilogue {
   __device__ void prepare(int, int n) {
     if (PREPARED == UNDER_LAST_PRODUCTS) fetch_biases(n);
   }
+  // Into the boxes
+  __device__ void fetch(int row) const {
+    static_assert(!SCALES || BOXES * BOX_BYTES >= RowFactors::BYTES, "room for what the factors come from");
+    pdl_wait();
+    if (elect_one()) bulk_wait_read<0>();
+    __syncwarp();
+    RowFactors::fetch(scaling, staging, row);
+  }
   __device__ void fetch_biases(int n) {
     mbarrier_wait_or_fault(bias_full, 0);  // a trap here would make ptxas wait for the products first (C7517)
+    if (SCALES) {
+      copy_async_wait();
+      __syncwarp();
+      RowFactors::read(scaling, staging, factor);
+    }
     const uint32_t biases = bias_at + (threadIdx.x % 4) * 8;
 #pragma unroll
     for (int i = 0; i < REST / 8; i++) w[i] = load_shared_2(biases + (narrow(n) + 8 * i) * 4);
@@ -76,10 +94,8 @@ struct HalfEpilogue {
   __device__ void finish(float (&d)[S::BN / 2], int row, int n) {
     const int lane = threadIdx.x % 32, r = lane % 16;
     if (PREPARED != UNDER_LAST_PRODUCTS) fetch_biases(n);
-    if (!first) {
-      if (elect_one()) bulk_wait_read<0>();
-      __syncwarp();
-    }
+    if (!first && elect_one()) bulk_wait_read<0>();
+    if (!first || SCALES) __syncwarp();  // also, the factors have been read out of the boxes
     first = false;
 #pragma unroll
     for (int box = 0; box < BOXES; box++) {
@@ -92,12 +108,12 @@ struct HalfEpilogue {
       for (int i = 0; i < COLUMNS / 8; i += 2) {  // two groups of 8 columns make one stmatrix
         const uint32_t chunk = i + lane / 16;
         const float2* b = v + box % AHEAD * (COLUMNS / 8) + i;
-        turn(d + 4 * (box * (COLUMNS / 8) + i), b, to + (COLUMNS == 64 ? swizzle_128(r, chunk) : swizzle_64(r, chunk)));
+        turn(factor, d + 4 * (box * (COLUMNS / 8) + i), b, to + (COLUMNS == 64 ? swizzle_128(r, chunk) : swizzle_64(r, chunk)));
       }
       store(out, to, wide(n) + box * COLUMNS, row);
     }
     if constexpr (REST > 0) {
-      turn(d + 4 * BOXES * (COLUMNS / 8), w, rest + r * 32 + lane / 16 * 16);
+      turn(factor, d + 4 * BOXES * (COLUMNS / 8), w, rest + r * 32 + lane / 16 * 16);
       store(rest_out, rest, narrow(n), row);
     }
     if (elect_one()) bulk_commit();
@@ -122,13 +138,17 @@ struct HalfEpilogue {
   }
 
   // Two groups of 8 columns, of which `to` is the lane's row of a matrix
-  __device__ static void turn(const float* d, const float2* bias, uint32_t to) {
+  __device__ static void turn(const float (&factor)[2], const float* d, const float2* bias, uint32_t to) {
     uint32_t h[4];
 #pragma unroll
     for (int u = 0; u < 2; u++) {
       const float* c = d + 4 * u;
       const float2 b = bias[u];
       float x[4] = {c[0] + b.x, c[1] + b.y, c[2] + b.x, c[3] + b.y};
+      if (SCALES) {
+        x[0] = fmaf(c[0], factor[0], b.x), x[1] = fmaf(c[1], factor[0], b.y);
+        x[2] = fmaf(c[2], factor[1], b.x), x[3] = fmaf(c[3], factor[1], b.y);
+      }
       if (GELU)
         for (float& e : x) e = gelu_tanh(e);
       h[2 * u] = pack_half2(x[0], x[1]);

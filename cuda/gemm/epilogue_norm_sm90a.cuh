@@ -6,6 +6,7 @@
    The blocks of a row must be resident together: they are neighbours in the grid, and blocks start in order, so N_TILES free multiprocessors are enough. */
 #pragma once
 #include "common/copy_sm90a.cuh"
+#include "common/reduce.cuh"
 #include "dims.h"
 #include "gemm/gemm_sm90a.cuh"
 #include "gemm/statistics_sm90a.cuh"
@@ -23,6 +24,7 @@ struct NormEpilogue {
   // Half a tile of 128 x 96 is residual: asked for first, it holds up the first k-blocks (2048 rows: -0.7). The small tile wants it early (256 rows: +0.5 if
   // late), and so does the large one, which has the longer loop (4096 rows: +1.4).
   static constexpr Prepared PREPARED = S::BM == 128 && S::BN == 96 ? UNDER_FIRST_PRODUCTS : BEFORE_PRODUCTS;
+  static constexpr int FETCH_AT = NEVER;
   static constexpr int CLUSTER_PHASES = 0;
   static constexpr int GROUPS = S::BN / 8;
   static constexpr int BOXES = S::BN / 32;                          // of 16 rows x 32 columns
@@ -69,11 +71,6 @@ struct NormEpilogue {
   __device__ uint32_t place(int g) const {
     const int lane = threadIdx.x % 32;
     return staging + g / 4 * 2048 + swizzle_128(lane / 4, g % 4 * 2 + lane % 4 / 2) + lane % 2 * 8;
-  }
-
-  __device__ static float quad_sum(float v) {
-    v += __shfl_xor_sync(~0u, v, 1);
-    return v + __shfl_xor_sync(~0u, v, 2);
   }
 
   __device__ void finish(float (&d)[S::BN / 2], int row, int n) {

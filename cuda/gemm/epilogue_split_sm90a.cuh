@@ -9,6 +9,7 @@
 
 template <class S>
 struct SplitEpilogue {
+  static constexpr int FETCH_AT = NEVER;
   static constexpr int CLUSTER_PHASES = 2;
   static_assert(S::SPLITS > 1, "see epilogue_whole_sm90a.cuh");
   static constexpr int W = S::BN / S::SPLITS;

@@ -8,6 +8,7 @@
 template <class S>
 struct WholeEpilogue {
   static constexpr Prepared PREPARED = BEFORE_PRODUCTS;
+  static constexpr int FETCH_AT = NEVER;
   static constexpr int CLUSTER_PHASES = 0;
   static constexpr int PITCH = (S::BN + 8) * 4;  // bytes of a row: eight rows of pairs fall on different banks
   static constexpr int STAGING = 4 * S::WARPGROUPS * 16 * PITCH;

@@ -150,10 +150,10 @@ __device__ __forceinline__ bool takes_tail(int tile) {
 template <class S>
 using TailSums = float[S::TAIL ? S::TAIL_COLUMNS / 2 : 1];
 
-// `under_first()` runs under the first products, `under_last()` under the last ones.
-template <class S, bool TAIL, class First, class Last>
+// `under(k_block)` runs under the products of each k-block, `under_last()` under the last ones.
+template <class S, bool TAIL, class Under, class Last>
 __device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], TailSums<S>& tail, int tail_column, Ring<S::STAGES>& at, uint32_t ring, uint32_t full,
-                                              uint32_t empty, int warpgroup, const First& under_first, const Last& under_last) {
+                                              uint32_t empty, int warpgroup, const Under& under, const Last& under_last) {
   const uint64_t a_form = wgmma_descriptor<128>(16, 1024);
   const uint64_t b_form = S::TRANSPOSED ? wgmma_descriptor<128>(16, 1024) : wgmma_descriptor<S::SWIZZLE>(S::DEPTH * S::SWIZZLE, 8 * S::SWIZZLE);
   constexpr uint32_t B_STEP = S::TRANSPOSED ? 32 : 16 * S::SWIZZLE;  // bytes for 16 of K
@@ -176,7 +176,7 @@ __device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], TailSums<S>
         Wgmma<S::TAIL_COLUMNS>::template ss<!S::TRANSPOSED>(tail, wgmma_further(rows, k * 32), wgmma_further(part, B_STEP * k), (k_block | k) != 0);
     }
     wgmma_commit();
-    if (k_block == 1) under_first();
+    under(k_block);
     wgmma_wait<1>();
     if (k_block > 0 && releases) mbarrier_arrive(empty + 8 * previous);
     previous = at.stage;
@@ -190,8 +190,9 @@ __device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], TailSums<S>
 
 // When an epilogue's prepare() is called
 enum Prepared { BEFORE_PRODUCTS, UNDER_FIRST_PRODUCTS, UNDER_LAST_PRODUCTS };
+constexpr int NEVER = -1;
 
-/* An epilogue has SHARED_BYTES; PREPARED; CLUSTER_PHASES, how often the blocks of a
+/* An epilogue has SHARED_BYTES; PREPARED; FETCH_AT, the k-block under whose products fetch() is called; CLUSTER_PHASES, how often the blocks of a
    cluster meet (the first time after init(), which the epilogue awaits before it touches a peer; a block of a cluster has one tile); and the functions
 
      init()              called by the producer thread before anything else
@@ -200,6 +201,8 @@ enum Prepared { BEFORE_PRODUCTS, UNDER_FIRST_PRODUCTS, UNDER_LAST_PRODUCTS };
 
      prepare(row, n)     called by every multiplying thread for a tile; `row` is the first of its warp's 16 rows, `n`
                          the first column
+
+     fetch(row)          called between the two, if it is not NEVER
 
      finish(d, row, n)   called after it
 
@@ -230,8 +233,10 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
         if (lane == 0) mbarrier_arrive(ended);
       }
       float d[S::BN / 2];
-      const auto under_first = [&] {
-        if (Epilogue::PREPARED == UNDER_FIRST_PRODUCTS) epilogue.prepare(row, n);
+      const auto under = [&](int k_block) {
+        if (Epilogue::PREPARED == UNDER_FIRST_PRODUCTS && k_block == 1) epilogue.prepare(row, n);
+        if constexpr (Epilogue::FETCH_AT != NEVER)
+          if (k_block == Epilogue::FETCH_AT) epilogue.fetch(row);
       };
       const auto under_last = [&] {
         if (Epilogue::PREPARED == UNDER_LAST_PRODUCTS) epilogue.prepare(row, n);
@@ -239,12 +244,12 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
       const int warpgroup = S::WARPGROUPS == 1 ? 0 : warp / 4;
       if constexpr (S::TAIL) {
         if (warpgroup == 0 && takes_tail<S>(tile))
-          multiply_tile<S, true>(d, epilogue.tail, tail_column<S>(tile), at, base, full, empty, warpgroup, under_first, under_last);
+          multiply_tile<S, true>(d, epilogue.tail, tail_column<S>(tile), at, base, full, empty, warpgroup, under, under_last);
         else
-          multiply_tile<S, false>(d, epilogue.tail, 0, at, base, full, empty, warpgroup, under_first, under_last);
+          multiply_tile<S, false>(d, epilogue.tail, 0, at, base, full, empty, warpgroup, under, under_last);
       } else {
         float none[1];
-        multiply_tile<S, false>(d, none, 0, at, base, full, empty, warpgroup, under_first, under_last);
+        multiply_tile<S, false>(d, none, 0, at, base, full, empty, warpgroup, under, under_last);
       }
       epilogue.finish(d, row, n);
       tile += blocks;

@@ -6,13 +6,8 @@
 #include "common/copy_sm90a.cuh"
 #include "common/fragment_sm90a.cuh"
 #include "common/mbarrier_sm90a.cuh"
+#include "common/reduce.cuh"
 #include "dims.h"
-
-__device__ __forceinline__ float warp_sum(float v) {
-#pragma unroll
-  for (int offset = 16; offset; offset /= 2) v += __shfl_xor_sync(~0u, v, offset);
-  return v;
-}
 
 struct LayernormRow {
   static constexpr int PIECES = D / 128;
@@ -29,7 +24,8 @@ struct LayernormRow {
     for (int i = 0; i < PIECES; i++) reinterpret_cast<float4*>(to)[32 * i + threadIdx.x % 32] = v[i];
   }
 
-  __device__ __forceinline__ void normalise() {
+  // Returns mean and variance.
+  __device__ __forceinline__ float2 normalise() {
     float sum = 0.f, squares = 0.f;
 #pragma unroll
     for (int i = 0; i < PIECES; i++) sum += v[i].x + v[i].y + v[i].z + v[i].w;
@@ -39,9 +35,10 @@ struct LayernormRow {
       v[i] = make_float4(v[i].x - mean, v[i].y - mean, v[i].z - mean, v[i].w - mean);
       squares += v[i].x * v[i].x + v[i].y * v[i].y + v[i].z * v[i].z + v[i].w * v[i].w;
     }
-    const float rstd = rsqrtf(warp_sum(squares) * (1.f / D) + LN_EPS);
+    const float variance = warp_sum(squares) * (1.f / D), rstd = rsqrtf(variance + LN_EPS);
 #pragma unroll
     for (int i = 0; i < PIECES; i++) v[i] = make_float4(v[i].x * rstd, v[i].y * rstd, v[i].z * rstd, v[i].w * rstd);
+    return make_float2(mean, variance);
   }
 
   // `affine`: gamma and beta, in shared memory

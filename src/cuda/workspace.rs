@@ -37,7 +37,9 @@ pub mod vectors {
     pub const B_PROJ: usize = B_FC + FFN;
     pub const GAMMA1: usize = B_PROJ + D;
     pub const BETA1: usize = GAMMA1 + D;
-    pub const LEN: usize = BETA1 + D;
+    /// What rows of a prepared block have in common (cuda/gemm/row_facts_sm90a.cuh), in 256 bytes.
+    pub const RESIDUAL_FACTS: usize = BETA1 + D;
+    pub const LEN: usize = RESIDUAL_FACTS + 64;
 }
 
 /// Bytes of what alarms tell.
@@ -71,7 +73,7 @@ pub struct Parts {
     pub packed: u64,
     /// (3 D, D) half: W_qkv transposed; of a prepared block on Hopper only
     pub qkv_transposed: u64,
-    /// float[9984]: [`vectors`]
+    /// float[10048]: [`vectors`]
     pub vectors: u64,
     /// The few-token kernel's own; of Hopper only.
     pub few: u64,
@@ -87,10 +89,24 @@ pub struct Parts {
     pub x1: u64,
     /// (rows, FFN) half: GELU's output, where qkv was, which attention has read
     pub f: u64,
-    /// What the blocks of LN2 tell each other.
+    /// What the blocks of LN2 tell each other; or, where they do not, what LN1 and they tell FC ([`Parts::row_facts`]).
     pub statistics: u64,
     /// (rows, D) float: x of a call in place
     pub x_copy: u64,
+}
+
+impl Parts {
+    /// Of a prepared block on Hopper: facts of each row, and its parts by the tiles of the attention projection (cuda/gemm/row_facts_sm90a.cuh).
+    #[must_use]
+    pub fn row_facts(&self, rows: usize) -> [u64; 2] {
+        [self.statistics, self.statistics + 8 * rows.next_multiple_of(TILE_ROWS) as u64]
+    }
+
+    /// (rows, D) half: attention's output where the projection must not write over it: behind qkv, where GELU's will be.
+    #[must_use]
+    pub fn att_apart(&self, rows: usize) -> u64 {
+        self.f + (rows * QKV * F16) as u64
+    }
 }
 
 /// Whose calls a workspace serves.

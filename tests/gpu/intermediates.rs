@@ -106,6 +106,18 @@ pub fn hopper_forms(arch: Arch) {
             });
         }
     }
+    for tile in 0..product::tiles(Gemm::AttnProj).len() {
+        run(Shape { prepared: true, ..of(420) }, &|shape, launch| {
+            let replaced = matches!(launch.kernel, Kernel::Apart { .. });
+            replaced.then(|| product::apart_in(kernels.chip, tile, shape.rows()))
+        });
+    }
+    for (tile, _) in product::tiles(Gemm::Fc).iter().enumerate().filter(|(_, form)| form.tail == 0) {
+        run(Shape { prepared: true, ..of(420) }, &|shape, launch| {
+            let replaced = matches!(launch.kernel, Kernel::FcScaled { .. });
+            replaced.then(|| product::fc_scaled_in(kernels.chip, tile, shape.rows()))
+        });
+    }
     for causal in [false, true] {
         for form in attention_forms(causal) {
             let rows = if ATTENTION[form].tail > 0 { 400 } else { 420 };
@@ -182,13 +194,23 @@ fn check(
         }
     };
     let wanted_packed: Vec<f32> = [W_QKV, W_ATTN, W_FC, W_PROJ].into_iter().flat_map(matrix).collect();
-    let got_packed = read_halves(parts.packed, packed::LEN);
+    let mut got_packed = read_halves(parts.packed, packed::LEN);
+    let mut got_vectors = read_floats(parts.vectors, vectors::GAMMA1);
+    let wanted_vectors: Vec<f32> =
+        [B_QKV, B_ATTN, GAMMA2, BETA2, B_FC, B_PROJ].iter().flat_map(|p| w(*p).to_vec()).collect();
+    // Sums in another order
+    let folded = shape.prepared && matches!(device.kernels, Kernels::Hopper(_));
+    if folded {
+        let (fc, b_fc) = (packed::FC..packed::PROJ, vectors::GAMMA2..vectors::B_PROJ);
+        let (wanted, wanted_rest) = fold(w(W_FC), w(GAMMA2), w(BETA2), w(B_FC));
+        close("W_fc with gamma2, less its means", &got_packed[fc.clone()], &wanted, (1e-7, 1e-3));
+        close("LN2's part in the biases", &got_vectors[b_fc.clone()], &wanted_rest, (1e-6, 1e-5));
+        got_packed[fc.clone()].copy_from_slice(&wanted_packed[fc.clone()]);
+        got_vectors[b_fc.clone()].copy_from_slice(&wanted_vectors[b_fc]);
+    }
     for weights in cast {
         assert!(got_packed[weights.clone()] == wanted_packed[weights], "the cast weights, {shape:?}");
     }
-    let got_vectors = read_floats(parts.vectors, vectors::GAMMA1);
-    let wanted_vectors: Vec<f32> =
-        [B_QKV, B_ATTN, GAMMA2, BETA2, B_FC, B_PROJ].iter().flat_map(|p| w(*p).to_vec()).collect();
     assert!(got_vectors == wanted_vectors, "the copied vectors, {shape:?}");
 
     // An fp16 step of LN1's output, which may fall either way, is 5e-4; times a weight of 0.02 or so.
@@ -203,15 +225,47 @@ fn check(
     let x1 = read_floats(parts.x1, rows * D);
     close("attention and its projection", &x1, &wanted, (3e-4, 1e-5));
 
-    let h = read_halves(parts.h, rows * D);
-    close("LN2", &h, &layernorm(&x1, GAMMA2, BETA2), (1e-4, 5.2e-4));
+    let (mut h, mut tolerance) = (read_halves(parts.h, rows * D), (1e-4, 6e-4));
+    let apart = |launch: Launch| matches!(launch.kernel, Kernel::Apart { .. });
+    match &device.kernels {
+        Kernels::Hopper(kernels) if folded && forward(kernels.chip, shape, true).into_iter().any(apart) => {
+            let facts = read_floats(parts.row_facts(rows)[0], 2 * rows);
+            let in_range = |(i, x1): (usize, &f32)| (x1 - facts[i / D * 2]) * facts[i / D * 2 + 1];
+            close("x1 in fp16's range", &h, &x1.iter().enumerate().map(in_range).collect::<Vec<_>>(), (1e-6, 5.2e-4));
+        }
+        _ => {
+            let (gamma, beta) = if folded { (vec![1.0; D], vec![0.0; D]) } else { (w(GAMMA2).into(), w(BETA2).into()) };
+            let mut wanted = vec![0.0; rows * D];
+            cpu::layernorm(&x1, &gamma, &beta, &mut wanted);
+            close("LN2", &h, &wanted, (1e-4, 5.2e-4));
+        }
+    }
+    if folded {
+        // FC's weights are other ones, too: an fp16 step of each of a sum's terms.
+        (h, tolerance) = (layernorm(&x1, GAMMA2, BETA2), (1e-3, 1e-3));
+    }
 
     let f = read_halves(parts.f, rows * FFN);
     let mut wanted = linear(&h, W_FC, B_FC);
     cpu::gelu_tanh(&mut wanted);
-    close("FC and GELU", &f, &wanted, (1e-4, 6e-4));
+    close("FC and GELU", &f, &wanted, tolerance);
 
     let mut wanted = linear(&f, W_PROJ, B_PROJ);
     wanted.iter_mut().zip(&x1).for_each(|(sum, x)| *sum += x);
     close("proj", &got_output, &wanted, (3e-5, 1e-5));
+}
+
+/// W_fc and gamma2, beta2, b_fc as a prepared block has them (cuda/cast/fold_layernorm2_sm90a.cu).
+fn fold(w_fc: &[f32], gamma: &[f32], beta: &[f32], b_fc: &[f32]) -> (Vec<f32>, Vec<f32>) {
+    let (mut means, mut biases) = (vec![0f64; FFN], b_fc.iter().map(|b| f64::from(*b)).collect::<Vec<_>>());
+    for ((row, gamma), beta) in w_fc.chunks_exact(FFN).zip(gamma).zip(beta) {
+        for ((w, mean), bias) in row.iter().zip(&mut means).zip(&mut biases) {
+            *mean += f64::from(*w) * f64::from(*gamma) / D as f64;
+            *bias += f64::from(*w) * f64::from(*beta);
+        }
+    }
+    let scaled =
+        w_fc.iter().enumerate().map(|(i, w)| (f64::from(*w) * f64::from(gamma[i / FFN]) - means[i % FFN]) as f32);
+    let vectors = [vec![1.0; D], vec![0.0; D], biases.iter().map(|b| *b as f32).collect()].concat();
+    (scaled.collect(), vectors)
 }

@@ -48,7 +48,12 @@ pub fn steps(
             matches!(launch.kernel, Kernel::Attention { .. }) && launch.cast.start >= CHUNKS_QKV + CHUNKS_ATTN
         });
     let row_tiles = row_tiles.unwrap_or(0) as u32;
-    let call = Call { buffers, shape, alarms, row_tiles, attn_early, alone };
+    let apart = launches.iter().find_map(|launch| match launch.kernel {
+        Kernel::Apart { tile } => Some(D / product::tiles(Gemm::AttnProj)[tile].n),
+        _ => None,
+    });
+    let apart = apart.unwrap_or(0) as u32;
+    let call = Call { buffers, shape, alarms, row_tiles, apart, attn_early, alone };
     launches.iter().map(|launch| call.step(kernels, launch)).collect()
 }
 
@@ -56,7 +61,7 @@ pub fn steps(
 pub fn prepare(kernels: &Kernels, buffers: &Buffers) -> Result<Vec<Step>, Error> {
     let precision = SolvePrecision::Fast;
     let shape = Shape { batch: 0, seq_len: 0, causal: false, prepared: false, precision, guarded: false };
-    let call = Call { buffers, shape, alarms: 0, row_tiles: 0, attn_early: false, alone: false };
+    let call = Call { buffers, shape, alarms: 0, row_tiles: 0, apart: 0, attn_early: false, alone: false };
     let wanted = |launch: &&Launch| launch.kernel == Kernel::FewPrepare || buffers.parts.packed != 0;
     plan::prepare().iter().filter(wanted).map(|launch| call.step(kernels, launch)).collect()
 }
@@ -68,6 +73,8 @@ struct Call<'a> {
     /// Where kernels that read the weights raise alarms, or 0
     alarms: u64,
     row_tiles: u32,
+    /// Tiles of a row in the attention projection where LN2 is folded into the weights and its blocks do not wait for each other, else 0
+    apart: u32,
     /// Whether W_attn is cast before attention begins, so that its product may fetch it while attention runs
     attn_early: bool,
     /// Whether no other grids of this library run beside these
@@ -91,10 +98,25 @@ impl Call<'_> {
                 "launch of the transposition of W_qkv",
                 Arguments::each(&[self.buffers.weights, self.buffers.parts.qkv_transposed]),
             ),
+            Kernel::FoldLayernorm2 => {
+                let Buffers { weights, parts, .. } = self.buffers;
+                ("launch of LN2's fold into the weights", Arguments::each(&[*weights, parts.packed, parts.vectors]))
+            }
+            Kernel::FcScaled { tile } => {
+                (product_name(Gemm::Fc), self.gemm(launch, Gemm::Fc, &product::tiles(Gemm::Fc)[tile])?)
+            }
+            Kernel::Apart { tile } => (
+                product_name(Gemm::AttnProj),
+                self.gemm(launch, Gemm::AttnProj, &product::tiles(Gemm::AttnProj)[tile])?,
+            ),
         };
         let first = matches!(
             launch.kernel,
-            Kernel::CastLayernorm | Kernel::Few { .. } | Kernel::FewPrepare | Kernel::TransposeQkv
+            Kernel::CastLayernorm
+                | Kernel::Few { .. }
+                | Kernel::FewPrepare
+                | Kernel::TransposeQkv
+                | Kernel::FoldLayernorm2
         );
         Ok(Step {
             what,
@@ -110,6 +132,10 @@ impl Call<'_> {
 
     fn rows(&self) -> u32 {
         self.buffers.rows as u32
+    }
+
+    fn row_facts(&self) -> [u64; 2] {
+        self.buffers.parts.row_facts(self.buffers.rows)
     }
 
     fn vector(&self, floats: usize) -> u64 {
@@ -131,8 +157,9 @@ impl Call<'_> {
         }
         let rows = pair(self.rows(), self.row_tiles);
         let output = if self.shape.prepared { 0 } else { *output };
+        let facts = if self.apart > 0 { self.row_facts()[0] } else { 0 };
         let first = [*x, parts.h, parts.vectors, parts.statistics, rows];
-        Arguments::new().words(&[&first[..], &[weights, packed, chunks, alarms, *x_copy, output]].concat())
+        Arguments::new().words(&[&first[..], &[weights, packed, chunks, alarms, *x_copy, output, facts]].concat())
     }
 
     fn gemm(&self, launch: &Launch, gemm: Gemm, tile: &Tile) -> Result<Arguments, Error> {
@@ -163,12 +190,20 @@ impl Call<'_> {
                 let early = if self.shape.prepared { early } else { 0 };
                 vec![bias, pair(rows, launch.working), pair(early, 0), weights, packed, chunks, alarms]
             }
+            Gemm::AttnProj if self.apart > 0 => {
+                let [facts, row_parts] = self.row_facts();
+                vec![bias, *x, facts, row_parts, pair(rows, 0), pair(early, 0)]
+            }
             Gemm::AttnProj => {
                 let [weights, packed, chunks, alarms] = self.cast(launch);
                 let early = pair(if self.attn_early { early } else { 0 }, launch.working);
                 let gamma = self.vector(vectors::GAMMA2);
                 let rows = pair(rows, 0);
                 vec![bias, *x, gamma, w.statistics, rows, early, weights, packed, chunks, alarms]
+            }
+            Gemm::Fc if self.apart > 0 => {
+                let [facts, row_parts] = self.row_facts();
+                vec![bias, pair(rows, early), facts, row_parts, pair(self.apart, 0)]
             }
             Gemm::Fc => vec![bias, pair(rows, early)],
             Gemm::Proj => vec![bias, w.x1, *output, pair(rows, early)],
@@ -216,7 +251,17 @@ impl Call<'_> {
 
     /// The left operand of a product.
     fn left(&self, gemm: Gemm) -> u64 {
-        if gemm == Gemm::Proj { self.buffers.parts.f } else { self.buffers.parts.h }
+        match gemm {
+            Gemm::Proj => self.buffers.parts.f,
+            Gemm::AttnProj => self.att(),
+            Gemm::Qkv | Gemm::Fc => self.buffers.parts.h,
+        }
+    }
+
+    /// Attention's output
+    fn att(&self) -> u64 {
+        let Buffers { parts, rows, .. } = self.buffers;
+        if self.apart > 0 { parts.att_apart(*rows) } else { parts.h }
     }
 
     fn bias(&self, gemm: Gemm) -> u64 {
@@ -257,10 +302,10 @@ impl Call<'_> {
             let [weights, packed, chunks, alarms] = self.cast(launch);
             let seq_len = self.shape.seq_len;
             let lengths = pair(seq_len as u32, ATTENTION[form].groups(seq_len) as u32);
-            return Ok(maps.words(&[parts.h, lengths, weights, packed, chunks, alarms]));
+            return Ok(maps.words(&[self.att(), lengths, weights, packed, chunks, alarms]));
         }
         let maps =
-            maps.map(&views::sequences(parts.h, D, self.shape).encode()?).each_more(&[self.shape.seq_len as u64]);
+            maps.map(&views::sequences(self.att(), D, self.shape).encode()?).each_more(&[self.shape.seq_len as u64]);
         Ok(if causal { maps } else { maps.words(&self.cast(launch)) })
     }
 

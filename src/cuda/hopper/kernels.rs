@@ -25,6 +25,11 @@ pub struct Kernels {
     pub small: [[Function; FEW.len()]; 3],
     pub small_prepare: Function,
     pub transpose_qkv: Function,
+    pub fold_layernorm2: Function,
+    /// The attention projection for weights that LN2 is folded into, in each tile.
+    pub apart: Vec<Function>,
+    /// FC behind it, in each tile without a tail.
+    pub fc_scaled: Vec<Function>,
     pub exact: exact::Kernel,
     pub wake: Function,
     /// Not a kernel: the GPU that they are loaded on.
@@ -46,10 +51,20 @@ impl Kernels {
             small: [[Function::NONE; FEW.len()]; 3],
             small_prepare: function(Kernel::FewPrepare)?,
             transpose_qkv: function(Kernel::TransposeQkv)?,
+            fold_layernorm2: function(Kernel::FoldLayernorm2)?,
+            apart: Vec::new(),
+            fc_scaled: Vec::new(),
             exact: exact::Kernel::load(&modules, Arch::Sm90a)?,
             wake: modules.function("wake", 0)?,
             chip: Chip { sms, clusters: [sms / 2, sms / 4] },
         };
+        for tile in 0..product::tiles(Gemm::AttnProj).len() {
+            kernels.apart.push(function(Kernel::Apart { tile })?);
+        }
+        for (tile, form) in product::tiles(Gemm::Fc).iter().enumerate() {
+            let scaled = if form.tail > 0 { Function::NONE } else { function(Kernel::FcScaled { tile })? };
+            kernels.fc_scaled.push(scaled);
+        }
         for gemm in Gemm::ALL {
             for tile in 0..product::tiles(gemm).len() {
                 kernels.gemm[gemm as usize].push(function(Kernel::Gemm { gemm, tile })?);
@@ -93,6 +108,9 @@ impl Kernels {
             Kernel::Few { weights, tile } => self.small[weights as usize][tile],
             Kernel::FewPrepare => self.small_prepare,
             Kernel::TransposeQkv => self.transpose_qkv,
+            Kernel::FoldLayernorm2 => self.fold_layernorm2,
+            Kernel::Apart { tile } => self.apart[tile],
+            Kernel::FcScaled { tile } => self.fc_scaled[tile],
         }
     }
 }
@@ -127,6 +145,9 @@ pub fn symbol(kernel: Kernel) -> String {
         }
         Kernel::FewPrepare => "small_prepare".into(),
         Kernel::TransposeQkv => "transpose_qkv".into(),
+        Kernel::FoldLayernorm2 => "fold_layernorm2".into(),
+        Kernel::FcScaled { tile } => product_symbol(Gemm::Fc, "_scaled", &product::tiles(Gemm::Fc)[tile]),
+        Kernel::Apart { tile } => product_symbol(Gemm::AttnProj, "_apart", &product::tiles(Gemm::AttnProj)[tile]),
     }
 }
 

@@ -16,7 +16,7 @@ use std::ops::Range;
 
 pub use crate::cuda::block::Gemm;
 use crate::cuda::block::Shape;
-use crate::dims::{D, QKV};
+use crate::dims::{D, FFN, QKV};
 pub use attention::{ATTENTION, AttentionForm, attention_forms, attention_in};
 pub use attention_proj::{ATTENTION_PROJ, AttentionProjForm, ROW_TILES};
 pub use cast::{CHUNKS, CHUNKS_ATTN, CHUNKS_QKV};
@@ -40,7 +40,8 @@ pub const DIRECT_ROWS: usize = 128;
 #[allow(missing_docs, reason = "see above")]
 pub const DIRECT_FC_ROWS: usize = 256;
 
-/// A compiled kernel.
+/// A compiled kernel. `Apart` is the attention projection for weights that LN2 is folded into, whose blocks do not wait for each other, `FcScaled` FC
+/// behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "named after cuda/")]
 pub enum Kernel {
@@ -50,9 +51,12 @@ pub enum Kernel {
     FcShared { tile: usize },
     Attention { form: usize, causal: bool },
     AttentionProj { form: usize },
+    Apart { tile: usize },
+    FcScaled { tile: usize },
     Few { weights: FewWeights, tile: usize },
     FewPrepare,
     TransposeQkv,
+    FoldLayernorm2,
 }
 
 impl Kernel {
@@ -101,7 +105,10 @@ pub fn prepare() -> Vec<Launch> {
     let grid = [(QKV / 32) as u32, (D / 32) as u32, 1];
     let working = grid[0] * grid[1];
     let transpose = Launch { kernel: Kernel::TransposeQkv, grid, threads: 256, shared: 0, working, cast: NOTHING };
-    vec![cast_layernorm(0, 0..CHUNKS), transpose, prepare]
+    let grid = [(FFN / 32 + 1) as u32, 1, 1];
+    let fold =
+        Launch { kernel: Kernel::FoldLayernorm2, grid, threads: 1024, shared: 0, working: grid[0], cast: NOTHING };
+    vec![cast_layernorm(0, 0..CHUNKS), fold, transpose, prepare]
 }
 
 fn many(chip: Chip, shape: Shape) -> Vec<Launch> {
@@ -125,7 +132,13 @@ fn many(chip: Chip, shape: Shape) -> Vec<Launch> {
     };
     match attention_proj::attention_proj(shape) {
         Some(both) => launches.push(both),
-        None if shape.prepared => launches.extend([attention(), product(Gemm::AttnProj)]),
+        None if shape.prepared => match product::apart(chip, rows) {
+            Some([projection, fc]) => {
+                launches.extend([attention(), projection, fc, product(Gemm::Proj)]);
+                return launches;
+            }
+            None => launches.extend([attention(), product(Gemm::AttnProj)]),
+        },
         None => launches.push(casting_projection(chip, rows)),
     }
     launches.extend([product(Gemm::Fc), product(Gemm::Proj)]);
@@ -146,7 +159,9 @@ fn direct_products(shape: Shape) -> Vec<Launch> {
 #[must_use]
 pub fn shared_bytes(kernel: Kernel) -> u32 {
     match kernel {
-        Kernel::CastLayernorm | Kernel::FewPrepare | Kernel::TransposeQkv => 0,
+        Kernel::CastLayernorm | Kernel::FewPrepare | Kernel::TransposeQkv | Kernel::FoldLayernorm2 => 0,
+        Kernel::Apart { tile } => product::APART_SHARED[tile],
+        Kernel::FcScaled { tile } => product::tiles(Gemm::Fc)[tile].shared,
         Kernel::Gemm { gemm, tile } => product::tiles(gemm)[tile].shared,
         Kernel::Direct { gemm, tile } => direct::tiles(gemm)[tile].shared,
         Kernel::FcShared { tile } => direct::FC_SHARED[tile].shared,

@@ -103,6 +103,8 @@ const ATTN_PROJ_TILES: [Tile; 4] = [
     Tile::new(128, 96, 202_904, 950),
     Tile::new(128, 192, 231_544, 1500),
 ];
+/// Bytes of shared memory of the attention projection's tiles where its blocks do not wait for each other.
+pub const APART_SHARED: [u32; 4] = [205_512, 225_976, 222_360, 226_424];
 const FC_TILES: [Tile; 7] = [
     Tile::new(64, 64, 218_280, 240),
     Tile::new(64, 96, 210_136, 340),
@@ -131,6 +133,29 @@ pub fn tiles(gemm: Gemm) -> &'static [Tile] {
         Gemm::AttnProj => &ATTN_PROJ_TILES,
         Gemm::Fc => &FC_TILES,
         Gemm::Proj => &PROJ_TILES,
+    }
+}
+
+/// The attention projection whose blocks do not wait for each other, and FC behind it; there is none that takes a tail along.
+pub(super) fn apart(chip: Chip, rows: usize) -> Option<[Launch; 2]> {
+    let [projection, fc] = [Gemm::AttnProj, Gemm::Fc].map(|gemm| fastest(chip, gemm, rows, true));
+    let both = || [apart_in(chip, projection, rows), fc_scaled_in(chip, fc, rows)];
+    (FC_TILES[fc].tail == 0).then(both)
+}
+
+/// The launch of this FC in this one of its tiles.
+#[must_use]
+pub fn fc_scaled_in(chip: Chip, tile: usize, rows: usize) -> Launch {
+    Launch { kernel: Kernel::FcScaled { tile }, ..product_in(chip, Gemm::Fc, tile, rows) }
+}
+
+/// The launch of this projection in this one of its tiles.
+#[must_use]
+pub fn apart_in(chip: Chip, tile: usize, rows: usize) -> Launch {
+    Launch {
+        kernel: Kernel::Apart { tile },
+        shared: APART_SHARED[tile],
+        ..product_in(chip, Gemm::AttnProj, tile, rows)
     }
 }
 

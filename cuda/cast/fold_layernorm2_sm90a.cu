@@ -1,0 +1,88 @@
+/* Of a prepared block, where it has been cast: W_fc'(k, n) fp16 = gamma2(k) W_fc(k, n) less its mean over k, b_fc' = b_fc + beta2 W_fc, gamma2' =
+   1, beta2' = 0: with them the block is the same. And what rows of x1 have in common (gemm/row_facts_sm90a.cuh).
+   grid: 96 blocks of 32 columns and one for what is common; 32 x 32 threads. A block is prepared once: what it takes does not matter. */
+#include <cuda_fp16.h>
+#include "common/workspace.cuh"
+#include "dims.h"
+#include "gemm/row_facts_sm90a.cuh"
+
+constexpr int SIDE = 32;
+__device__ int row() { return threadIdx.x / SIDE; }
+__device__ int column() { return threadIdx.x % SIDE; }
+static_assert(FFN % SIDE == 0 && D % SIDE == 0);
+
+// Of all threads' values, to all; in an order that is always the same
+__device__ float block_sum(float v, float (&scratch)[SIDE][SIDE + 1]) {
+  __syncthreads();
+  scratch[row()][column()] = v;
+  __syncthreads();
+  float sum = 0.f;
+  for (int i = 0; i < SIDE; i++) sum += scratch[i][column()];
+#pragma unroll
+  for (int offset = 16; offset; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
+  return sum;
+}
+
+// Of the threads' in this column
+__device__ float column_sum(float v, float (&scratch)[SIDE][SIDE + 1]) {
+  __syncthreads();
+  scratch[row()][column()] = v;
+  __syncthreads();
+  float sum = 0.f;
+  for (int i = 0; i < SIDE; i++) sum += scratch[i][column()];
+  return sum;
+}
+
+// Of a row's threads, to the lane of that number in every warp
+__device__ float row_sum(float v, float (&scratch)[SIDE][SIDE + 1]) {
+  __syncthreads();
+  scratch[column()][row()] = v;
+  __syncthreads();
+  float sum = 0.f;
+  for (int i = 0; i < SIDE; i++) sum += scratch[i][column()];
+  return sum;
+}
+
+extern "C" __global__ void __launch_bounds__(SIDE * SIDE) fold_layernorm2(const float* weights, __half* packed, float* vectors) {
+  __shared__ float scratch[SIDE][SIDE + 1];
+  if (blockIdx.x == FFN / SIDE) {
+    const int thread = threadIdx.x;
+    float added = 0.f;  // lane by lane: what column n of V, for a usual row of LN1, and with it row n of W_attn add
+#pragma unroll 1
+    for (int first = 0; first < D; first += SIDE) {
+      const int n = first + column();
+      float v = 0.f, o = 0.f;
+#pragma unroll
+      for (int i = 0; i < D / SIDE; i++) {
+        const int k = row() + SIDE * i;
+        const float gamma = weights[GAMMA1 + k], beta = weights[BETA1 + k], a = weights[W_QKV + k * QKV + 2 * D + n];
+        const float b = weights[W_ATTN + (first + row()) * D + column() + SIDE * i];
+        v = fmaf(fmaf(gamma, gamma, beta * beta) * a, a, v);
+        o = fmaf(b, b, o);
+      }
+      const float bias = weights[B_QKV + 2 * D + n];
+      added = fmaf(fmaf(bias, bias, column_sum(v, scratch)), row_sum(o, scratch), added);
+    }
+    added = block_sum(row() == 0 ? added : 0.f, scratch) * (1.f / D);
+    const float bias = thread < D ? weights[B_ATTN + thread] : 0.f, mean = block_sum(bias, scratch) * (1.f / D);
+    const float variance = block_sum(thread < D ? (bias - mean) * (bias - mean) : 0.f, scratch) * (1.f / D);
+    if (thread == 0) *reinterpret_cast<ResidualFacts*>(vectors + VECTOR_RESIDUAL_FACTS) = {mean, added + variance};
+    if (thread < D) vectors[VECTOR_GAMMA2 + thread] = 1.f, vectors[VECTOR_BETA2 + thread] = 0.f;
+    return;
+  }
+  const int n = blockIdx.x * SIDE + column();
+  float w[D / SIDE], scaled = 0.f, shifted = 0.f;
+#pragma unroll
+  for (int i = 0; i < D / SIDE; i++) {
+    const int k = row() + SIDE * i;
+    const float from = weights[W_FC + k * FFN + n];
+    w[i] = weights[GAMMA2 + k] * from;
+    scaled += w[i];
+    shifted = fmaf(weights[BETA2 + k], from, shifted);
+  }
+  const float mean = column_sum(scaled, scratch) * (1.f / D);
+  shifted = column_sum(shifted, scratch);
+  if (row() == 0) vectors[VECTOR_B_FC + n] = weights[B_FC + n] + shifted;
+#pragma unroll
+  for (int i = 0; i < D / SIDE; i++) packed[PACKED_FC + (row() + SIDE * i) * FFN + n] = __float2half_rn(w[i] - mean);
+}
