@@ -82,8 +82,8 @@ pub fn record_plans(plan: &Plan, gpu: Option<&Gpu>) -> Vec<Plan> {
             let own = arch.is_none();
             plans.push(Plan {
                 api,
-                // One set of cases for each architecture, and a short one to be sure of the handle.
-                suite: if api == Api::Solve { plan.suite } else { Suite::Official },
+                // Handles have kernels of their own on the newest architecture only; elsewhere a short suite is enough to be sure of them.
+                suite: if own || api == Api::Solve { plan.suite } else { Suite::Official },
                 traps: own,
                 seqs: crate::record::SEQS.to_vec(),
                 fixed: false,
@@ -115,7 +115,8 @@ fn precision_plans(plan: &Plan, lower: &[&str]) -> Vec<Plan> {
         return vec![hard(None, Precision::Exact)];
     }
     let timed = |precision| Plan { seqs: crate::record::SEQS.to_vec(), budget: RECORD_LOWER, ..hard(None, precision) };
-    let mut plans = vec![hard(None, Precision::Fast), timed(Precision::Exact), timed(Precision::Auto)];
+    let handle = Plan { api: Api::Prepared, ..hard(None, Precision::Fast) };
+    let mut plans = vec![hard(None, Precision::Fast), handle, timed(Precision::Exact), timed(Precision::Auto)];
     let few = |arch, precision| Plan { max_case: FEW, ..hard(Some(arch), precision) };
     plans.extend(lower.iter().flat_map(|arch| [few(arch, Precision::Fast), few(arch, Precision::Exact)]));
     plans

@@ -84,12 +84,14 @@ fn kept(record: &Record) -> Vec<String> {
     });
     let mut kept = Vec::new();
     for arch in archs {
-        for precision in PRECISIONS {
-            let held = |a: &&Accuracy| a.arch == arch && a.precision == precision && a.fp32.is_some();
+        let solve = PRECISIONS.map(|precision| (precision, "solve", ""));
+        for (precision, api, words) in [&solve[..1], &[("fast", "prepared", ", prepared handle")], &solve[1..]].concat()
+        {
+            let held = |a: &&Accuracy| a.arch == arch && a.precision == precision && a.api == api && a.fp32.is_some();
             let (all, pass) =
                 record.accuracy.iter().filter(held).fold((0, 0), |n, a| (n.0 + 1, n.1 + usize::from(a.pass)));
             if all > 0 {
-                kept.push(format!("{arch} {precision} {pass} of {all} cases"));
+                kept.push(format!("{arch} {precision}{words} {pass} of {all} cases"));
             }
         }
     }
@@ -108,6 +110,7 @@ mod tests {
             seq: 1,
             arch: "sm90a".into(),
             precision: precision.into(),
+            api: "solve".into(),
             worst_over_tol: worst,
             rel_l2_delta: 4.2e-4,
             pass: true,
@@ -118,7 +121,7 @@ mod tests {
 
     fn record(accuracy: Vec<Accuracy>) -> Record {
         Record {
-            schema: 2,
+            schema: 3,
             gpu: "NVIDIA H200".into(),
             driver: String::new(),
             date: String::new(),
