@@ -82,7 +82,7 @@ pub fn record_plans(plan: &Plan, gpu: Option<&Gpu>) -> Vec<Plan> {
             let own = arch.is_none();
             plans.push(Plan {
                 api,
-                // Handles have kernels of their own on the newest architecture only; elsewhere a short suite is enough to be sure of them.
+                // Handles have kernels of their own on the newest architecture only: elsewhere a short suite will do.
                 suite: if own || api == Api::Solve { plan.suite } else { Suite::Official },
                 traps: own,
                 seqs: crate::record::SEQS.to_vec(),

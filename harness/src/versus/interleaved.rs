@@ -34,8 +34,7 @@ pub fn compare(
     let mut tallies = vec![vec![Tally::default(); candidates.len() - 1]; plan.seqs.len()];
     ui.expect(FEWEST * plan.seqs.len());
     for sitting in 0.. {
-        let open = |tallies: &Vec<Tally>| !tallies.iter().all(Tally::decided);
-        let open: Vec<usize> = (0..tallies.len()).filter(|&i| open(&tallies[i])).collect();
+        let open: Vec<usize> = (0..tallies.len()).filter(|&i| !tallies[i].iter().all(Tally::decided)).collect();
         if open.is_empty() {
             break;
         }

@@ -38,18 +38,15 @@ pub fn run(args: &Itself) -> Result<Reason, Failure> {
             for k in 0..ANEW.min(args.repeat - comparisons.len()) as u64 {
                 let stream = stream.child(2).child(k);
                 let (mut tally, mut times) = (Tally::default(), [Vec::new(), Vec::new()]);
-                for dealt in 0.. {
+                'sittings: for dealt in 0.. {
                     for (sitting, pair) in deal(&mut rigs, stream.child(dealt)).chunks_exact_mut(2).enumerate() {
                         let stream = stream.child(dealt).child(sitting as u64);
                         let seen = Contest::new(pair, &plan, &mut bank, seq, stream)?.times()?;
                         tally.add(interleaved::against_first(&seen).remove(0), stream);
                         times.iter_mut().zip(seen).for_each(|(all, new)| all.extend(new));
                         if tally.decided() {
-                            break;
+                            break 'sittings;
                         }
-                    }
-                    if tally.decided() {
-                        break;
                     }
                 }
                 comparisons.push(Comparison::new(seq, "itself", &name, &name, tally.pairs, tally.interval));

@@ -15,8 +15,8 @@ const RESAMPLES: u64 = 2000;
 const GAP: f64 = 0.005;
 /// What an interval leaves out on either side: it is one of 99 %.
 const TAIL: f64 = 0.005;
-/// The fewest and the most sittings. What a process was given of the machine is worth 1.5 % of its time at 64 rows
-/// (standard deviation, H200): few sittings would not tell two runs of one library from two libraries.
+/// The fewest and the most sittings. What a process was given of the machine is worth about 1.5 % of its time at 64
+/// rows (H200): few sittings would not tell two runs of one library from two libraries.
 pub const FEWEST: usize = 8;
 const MOST: usize = 32;
 /// No more sittings are needed when the interval is this narrow, to either side.
