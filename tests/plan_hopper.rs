@@ -47,7 +47,11 @@ fn more_rows_are_six_launches_or_five() {
         let kinds: Vec<u8> = plan
             .iter()
             .map(|launch| match launch.kernel {
-                Kernel::CastLayernorm => 0,
+                Kernel::CastLayernorm | Kernel::Layernorm1 => {
+                    let folded = launch.kernel == Kernel::Layernorm1;
+                    assert_eq!(folded, shape.prepared, "LN1 is folded into prepared weights: {shape:?}");
+                    0
+                }
                 Kernel::Gemm { gemm, .. } | Kernel::Direct { gemm, .. } => [1, 3, 4, 5][gemm as usize],
                 Kernel::FcShared { .. } | Kernel::FcScaled { .. } => 4,
                 Kernel::Attention { causal, .. } => {
@@ -59,7 +63,7 @@ fn more_rows_are_six_launches_or_five() {
                     assert!(shape.prepared, "LN2 is folded into prepared weights only: {shape:?}");
                     3
                 }
-                Kernel::Few { .. } | Kernel::FewPrepare | Kernel::TransposeQkv | Kernel::FoldLayernorm2 => 9,
+                Kernel::Few { .. } | Kernel::FewPrepare | Kernel::TransposeQkv | Kernel::FoldLayernorms => 9,
             })
             .collect();
         assert!(kinds == [0, 1, 2, 3, 4, 5] || kinds == [0, 1, 23, 4, 5], "{shape:?}: {kinds:?}");
@@ -166,6 +170,7 @@ fn every_row_is_computed() {
                     assert_eq!(launch.working as usize, blocks, "{what}");
                 }
                 Kernel::CastLayernorm => assert!(launch.grid[0] as usize >= rows.div_ceil(8), "{what}"),
+                Kernel::Layernorm1 => assert_eq!(launch.grid, [rows.div_ceil(8) as u32, 1, 1], "{what}"),
                 Kernel::Apart { tile } | Kernel::FcScaled { tile } => {
                     let gemm = if matches!(launch.kernel, Kernel::Apart { .. }) { Gemm::AttnProj } else { Gemm::Fc };
                     let form = product::tiles(gemm)[tile];
@@ -175,7 +180,7 @@ fn every_row_is_computed() {
                     // FC reads what the projection's tiles say about a row two by two.
                     assert!(gemm == Gemm::Fc || (768 / form.n).is_multiple_of(2), "{what}");
                 }
-                Kernel::Few { .. } | Kernel::FewPrepare | Kernel::TransposeQkv | Kernel::FoldLayernorm2 => {}
+                Kernel::Few { .. } | Kernel::FewPrepare | Kernel::TransposeQkv | Kernel::FoldLayernorms => {}
             }
         }
     }

@@ -85,6 +85,7 @@ impl Call<'_> {
     fn step(&self, kernels: &Kernels, launch: &Launch) -> Result<Step, Error> {
         let (what, arguments) = match launch.kernel {
             Kernel::CastLayernorm => ("launch of the weight cast and LN1", self.cast_layernorm(launch)),
+            Kernel::Layernorm1 => ("launch of LN1", self.layernorm1()),
             Kernel::Gemm { gemm, tile } => (product_name(gemm), self.gemm(launch, gemm, &product::tiles(gemm)[tile])?),
             Kernel::Direct { gemm, tile } => (product_name(gemm), self.direct(gemm, &direct::tiles(gemm)[tile])?),
             Kernel::FcShared { tile } => (product_name(Gemm::Fc), self.fc_shared(&direct::FC_SHARED[tile])?),
@@ -96,11 +97,14 @@ impl Call<'_> {
             }
             Kernel::TransposeQkv => (
                 "launch of the transposition of W_qkv",
-                Arguments::each(&[self.buffers.weights, self.buffers.parts.qkv_transposed]),
+                Arguments::each(&[self.buffers.parts.packed, self.buffers.parts.qkv_transposed]),
             ),
-            Kernel::FoldLayernorm2 => {
+            Kernel::FoldLayernorms => {
                 let Buffers { weights, parts, .. } = self.buffers;
-                ("launch of LN2's fold into the weights", Arguments::each(&[*weights, parts.packed, parts.vectors]))
+                (
+                    "launch of the fold of LN1 and LN2 into the weights",
+                    Arguments::each(&[*weights, parts.packed, parts.vectors]),
+                )
             }
             Kernel::FcScaled { tile } => {
                 (product_name(Gemm::Fc), self.gemm(launch, Gemm::Fc, &product::tiles(Gemm::Fc)[tile])?)
@@ -116,7 +120,8 @@ impl Call<'_> {
                 | Kernel::Few { .. }
                 | Kernel::FewPrepare
                 | Kernel::TransposeQkv
-                | Kernel::FoldLayernorm2
+                | Kernel::FoldLayernorms
+                | Kernel::Layernorm1
         );
         Ok(Step {
             what,
@@ -150,16 +155,19 @@ impl Call<'_> {
 
     fn cast_layernorm(&self, launch: &Launch) -> Arguments {
         let Buffers { x, output, x_copy, parts, .. } = self.buffers;
-        let [mut weights, packed, chunks, alarms] = self.cast(launch);
-        if self.shape.prepared {
-            // gamma1 and beta1 lie first, as in the weights.
-            weights = self.vector(vectors::GAMMA1);
-        }
+        let [weights, packed, chunks, alarms] = self.cast(launch);
         let rows = pair(self.rows(), self.row_tiles);
-        let output = if self.shape.prepared { 0 } else { *output };
-        let facts = if self.apart > 0 { self.row_facts()[0] } else { 0 };
         let first = [*x, parts.h, parts.vectors, parts.statistics, rows];
-        Arguments::new().words(&[&first[..], &[weights, packed, chunks, alarms, *x_copy, output, facts]].concat())
+        Arguments::new().words(&[&first[..], &[weights, packed, chunks, alarms, *x_copy, *output]].concat())
+    }
+
+    /// `Layernorm1Args`
+    fn layernorm1(&self) -> Arguments {
+        let Buffers { x, x_copy, parts, .. } = self.buffers;
+        let facts = if self.apart > 0 { self.row_facts()[0] } else { 0 };
+        let rows = pair(self.rows(), self.row_tiles);
+        let residual = self.vector(vectors::RESIDUAL_FACTS);
+        Arguments::new().words(&[*x, parts.h, residual, facts, parts.statistics, rows, *x_copy])
     }
 
     fn gemm(&self, launch: &Launch, gemm: Gemm, tile: &Tile) -> Result<Arguments, Error> {

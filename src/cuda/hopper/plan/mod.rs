@@ -40,8 +40,8 @@ pub const DIRECT_ROWS: usize = 128;
 #[allow(missing_docs, reason = "see above")]
 pub const DIRECT_FC_ROWS: usize = 256;
 
-/// A compiled kernel. `Apart` is the attention projection for weights that LN2 is folded into, whose blocks do not wait for each other, `FcScaled` FC
-/// behind it.
+/// A compiled kernel. `Layernorm1` is LN1 for weights that it is folded into, `Apart` the attention projection for such with LN2, whose blocks do not wait
+/// for each other, `FcScaled` FC behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "named after cuda/")]
 pub enum Kernel {
@@ -56,7 +56,8 @@ pub enum Kernel {
     Few { weights: FewWeights, tile: usize },
     FewPrepare,
     TransposeQkv,
-    FoldLayernorm2,
+    FoldLayernorms,
+    Layernorm1,
 }
 
 impl Kernel {
@@ -105,9 +106,9 @@ pub fn prepare() -> Vec<Launch> {
     let grid = [(QKV / 32) as u32, (D / 32) as u32, 1];
     let working = grid[0] * grid[1];
     let transpose = Launch { kernel: Kernel::TransposeQkv, grid, threads: 256, shared: 0, working, cast: NOTHING };
-    let grid = [(FFN / 32 + 1) as u32, 1, 1];
+    let grid = [((QKV + FFN) / 32 + 1) as u32, 1, 1];
     let fold =
-        Launch { kernel: Kernel::FoldLayernorm2, grid, threads: 1024, shared: 0, working: grid[0], cast: NOTHING };
+        Launch { kernel: Kernel::FoldLayernorms, grid, threads: 1024, shared: 0, working: grid[0], cast: NOTHING };
     vec![cast_layernorm(0, 0..CHUNKS), fold, transpose, prepare]
 }
 
@@ -128,7 +129,7 @@ fn many(chip: Chip, shape: Shape) -> Vec<Launch> {
     let mut launches = if !shape.prepared {
         casting(chip, shape, &attention()).to_vec()
     } else {
-        vec![cast_layernorm(rows, NOTHING), product(Gemm::Qkv)]
+        vec![layernorm1(rows), product(Gemm::Qkv)]
     };
     match attention_proj::attention_proj(shape) {
         Some(both) => launches.push(both),
@@ -145,6 +146,13 @@ fn many(chip: Chip, shape: Shape) -> Vec<Launch> {
     launches
 }
 
+/// LN1 of prepared weights, a row a warp.
+fn layernorm1(rows: usize) -> Launch {
+    let blocks = count(rows.div_ceil(8));
+    let (kernel, grid) = (Kernel::Layernorm1, [blocks, 1, 1]);
+    Launch { kernel, grid, threads: 256, shared: 0, working: blocks, cast: NOTHING }
+}
+
 /// No cast: the first kernel normalises and copies the small parameters, the products convert the weights that they read.
 fn direct_products(shape: Shape) -> Vec<Launch> {
     let rows = shape.rows();
@@ -159,7 +167,11 @@ fn direct_products(shape: Shape) -> Vec<Launch> {
 #[must_use]
 pub fn shared_bytes(kernel: Kernel) -> u32 {
     match kernel {
-        Kernel::CastLayernorm | Kernel::FewPrepare | Kernel::TransposeQkv | Kernel::FoldLayernorm2 => 0,
+        Kernel::CastLayernorm
+        | Kernel::FewPrepare
+        | Kernel::TransposeQkv
+        | Kernel::FoldLayernorms
+        | Kernel::Layernorm1 => 0,
         Kernel::Apart { tile } => product::APART_SHARED[tile],
         Kernel::FcScaled { tile } => product::tiles(Gemm::Fc)[tile].shared,
         Kernel::Gemm { gemm, tile } => product::tiles(gemm)[tile].shared,
