@@ -2,9 +2,9 @@
 
 All of them start from the same fp32 tensors. "stateless" takes fp32 weights in every call, as solve() does;
 "prepared" may have cast its weights beforehand, as a handle does. PyTorch runs as CUDA graphs, libsolve as
-plain calls. Times are medians in us; hot is back to back, cold with the caches flushed before each call, wall
-from the call until everything is done. Ratios are against the fastest peer whose result passes the challenge's
-tolerance (1e-3 + 1e-3 |reference|, here against float64).
+plain calls by several processes in turn. Times are medians in us; hot is back to back, cold with the caches flushed
+before each call, wall from the call until everything is done. Ratios are against the fastest peer whose result passes
+the challenge's tolerance (1e-3 + 1e-3 |reference|, here against float64).
 
     python3 harness/peers/peers.py target/release/libsolve.so --compile 1024 --json peers.json
 """
@@ -17,7 +17,7 @@ import torch
 from block import accuracy, block, make_inputs, prepared, reference, unpack
 from clock import Contestant, Graph, contest, flusher
 from library import Library
-from remote import Remote
+from remote import Remotes
 
 COMPILE = {"mode": "max-autotune-no-cudagraphs", "fullgraph": True}
 
@@ -25,12 +25,12 @@ COMPILE = {"mode": "max-autotune-no-cudagraphs", "fullgraph": True}
 def main():
     args = parse_args()
     library = Library(args.library)
-    others = {precision: Remote(args.library, precision) for precision in args.precision}
+    ours = {precision: Remotes(args.library, precision) for precision in ["fast", *args.precision]}
     device = torch.cuda.get_device_name()
     print(f"{device}, PyTorch {torch.__version__}, libsolve {library.c.solve_version().decode()}")
     flush, rows, summaries = flusher(), [], []
     for seq in args.seq:
-        results = time_seq(library, others, flush, seq, seq in args.compile, args.rounds)
+        results = time_seq(ours, flush, seq, seq in args.compile, args.rounds)
         print_table(seq, results)
         rows += [{"seq": seq, **row} for row in results]
         summaries.append(summarise(seq, results))
@@ -47,29 +47,28 @@ def main():
             json.dump(report, file, indent=1)
 
 
-def time_seq(library, others, flush, seq, compiled, rounds):
+def time_seq(ours, flush, seq, compiled, rounds):
     """One row for everything that ran at this length: name, kind, times and accuracy."""
     seed = 1000 + seq
     x, weights = make_inputs(seq, seed)
     parameters = unpack(weights)
     want = reference(x, parameters)
-    handle = library.prepare(weights)
-    by_solve, by_handle = torch.full_like(x, torch.nan), torch.full_like(x, torch.nan)
     # name -> (kind, what is timed, a function that gives its result)
     entries = {
         name: (kind, Contestant([graph], flush), lambda graph=graph: graph.out)
         for name, (kind, graph) in make_peers(x, parameters, compiled).items()
     }
-    ours = Contestant(library.solve_from_places(x, by_solve, weights), flush)
-    entries["libsolve solve()"] = ("stateless", ours, lambda: by_solve)
-    ours = Contestant([library.forward(handle, x, by_handle)], flush)
-    entries["libsolve handle"] = ("prepared", ours, lambda: by_handle)
-    for precision, other in others.items():
-        other.begin(seq, seed)
-        entries[f"libsolve solve(), {precision}"] = ("stateless", other, other.output)
+    for precision, processes in ours.items():
+        processes.begin(seq, seed)
+        name, contestant = "libsolve solve()", processes.contestant("solve")
+        entries[name if precision == "fast" else f"{name}, {precision}"] = ("stateless", contestant, contestant.output)
+    contestant = ours["fast"].contestant("handle")
+    entries["libsolve handle"] = ("prepared", contestant, contestant.output)
     times = contest({name: contestant for name, (_, contestant, _) in entries.items()}, rounds)
-    library.destroy(handle)
-    return [{"name": name, "kind": kind, **times[name], **accuracy(output(), want, x)} for name, (kind, _, output) in entries.items()]
+    rows = [{"name": name, "kind": kind, **times[name], **accuracy(output(), want, x)} for name, (kind, _, output) in entries.items()]
+    for processes in ours.values():
+        processes.end()
+    return rows
 
 
 def make_peers(x, parameters, compiled):
@@ -165,7 +164,7 @@ def parse_args():
     parser.add_argument("library", help="path of libsolve.so")
     parser.add_argument("--seq", type=numbers, default=[1, 16, 64, 128, 256, 512, 1024, 2048, 4096])
     parser.add_argument("--compile", type=numbers, default=[], help="lengths at which to try torch.compile too (minutes each)")
-    parser.add_argument("--precision", nargs="*", default=["exact", "auto"], help="time solve() in these precisions too")
+    parser.add_argument("--precision", nargs="*", default=["exact", "auto"], help="time solve() in these precisions beside fast")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", metavar="FILE")
     return parser.parse_args()

@@ -1,4 +1,5 @@
-"""solve() of a libsolve.so in another precision than this process has: the library reads SOLVE_PRECISION once, so each precision is a process."""
+"""libsolve in processes of their own: the library reads SOLVE_PRECISION once, so each precision needs one, and what a process is given of the GPU's memory
+is worth up to 3 % of a short call (H200), so each has several, which take turns."""
 
 import multiprocessing
 import os
@@ -9,9 +10,46 @@ from block import make_inputs
 from clock import Contestant, flusher
 from library import Library
 
+PROCESSES = 5
+
+
+class Remotes:
+    """Processes with the same precision."""
+
+    def __init__(self, path, precision):
+        self.processes = [Remote(path, precision) for _ in range(PROCESSES)]
+
+    def begin(self, seq, seed):
+        """From now on it is about this length and these inputs."""
+        for process in self.processes:
+            process.ask("begin", seq, seed)
+
+    def end(self):
+        for process in self.processes:
+            process.ask("end")
+
+    def contestant(self, api):
+        """'solve' or 'handle'."""
+        return Turns(self.processes, api)
+
+
+class Turns:
+    """A contestant, by another process each round."""
+
+    def __init__(self, processes, api):
+        self.processes = processes
+        self.api = api
+
+    def sample(self, i):
+        turn, process = divmod(i, len(self.processes))
+        return self.processes[process].ask("sample", self.api, turn)
+
+    def output(self):
+        return self.processes[0].ask("output", self.api).cuda()
+
 
 class Remote:
-    """A contestant in a process of its own, which ends with this one."""
+    """A process that ends with this one."""
 
     def __init__(self, path, precision):
         self.precision = precision
@@ -21,16 +59,6 @@ class Remote:
         context.Process(target=serve, args=(there, path), daemon=True).start()
         os.environ.pop("SOLVE_PRECISION")
         there.close()
-
-    def begin(self, seq, seed):
-        """From now on it is about this length and these inputs."""
-        self.ask("begin", seq, seed)
-
-    def sample(self, i):
-        return self.ask("sample", i)
-
-    def output(self):
-        return self.ask("output").cuda()
 
     def ask(self, *question):
         try:
@@ -64,11 +92,18 @@ class Server:
 
     def begin(self, seq, seed):
         x, weights = make_inputs(seq, seed)
-        self.out = torch.full_like(x, torch.nan)
-        self.contestant = Contestant(self.library.solve_from_places(x, self.out, weights), self.flush)
+        self.out = {api: torch.full_like(x, torch.nan) for api in ("solve", "handle")}
+        self.handle = self.library.prepare(weights)
+        self.contestants = {
+            "solve": Contestant(self.library.solve_from_places(x, self.out["solve"], weights), self.flush),
+            "handle": Contestant([self.library.forward(self.handle, x, self.out["handle"])], self.flush),
+        }
 
-    def sample(self, i):
-        return self.contestant.sample(i)
+    def end(self):
+        self.library.destroy(self.handle)
 
-    def output(self):
-        return self.out.cpu()
+    def sample(self, api, i):
+        return self.contestants[api].sample(i)
+
+    def output(self, api):
+        return self.out[api].cpu()

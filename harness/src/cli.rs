@@ -72,7 +72,7 @@ pub struct Run {
     /// Lower architecture for a library that honours SOLVE_ARCH
     #[arg(long, value_name = "sm75|sm80")]
     pub arch: Option<String>,
-    /// Which correctness cases
+    /// Which correctness cases; official, the challenge's own, is for a quick look: on a GPU its single calls are timed for a moment only
     #[arg(long, default_value = "full")]
     pub suite: Suite,
     /// Precision to ask for (SOLVE_PRECISION) and to hold the candidate to; without it, fast on the hard suite
@@ -81,9 +81,9 @@ pub struct Run {
     /// Correctness cases up to this length; the default is 4096, for the hard suite on a CPU 256
     #[arg(long, value_name = "TOKENS")]
     pub max_case: Option<usize>,
-    /// Weights of the timed calls
-    #[arg(long, default_value = "both")]
-    pub weights: Weights,
+    /// Weights of the timed calls; the default is both, for the official suite on a GPU fresh
+    #[arg(long)]
+    pub weights: Option<Weights>,
     /// Seed of all random numbers; the default is a secret one, and one that is given here can be read by a candidate
     #[arg(long, value_parser = parse_seed)]
     pub seed: Option<u64>,
@@ -93,6 +93,10 @@ pub struct Run {
     /// Fewer samples
     #[arg(long)]
     pub quick: bool,
+    /// Processes of the candidate that share the runs back to back on a GPU, because what one is given of its memory is worth 1 to 2 % of a short call; the
+    /// default is 3, for the official suite 1
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub processes: Option<u16>,
     /// No timing
     #[arg(long)]
     pub no_timing: bool,

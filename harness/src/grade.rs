@@ -44,6 +44,8 @@ pub struct Plan {
     /// Time single calls and those that are waited for too, not only runs.
     pub singles: bool,
     pub traps: bool,
+    /// Processes that share the runs of calls.
+    pub processes: usize,
     pub budget: Budget,
     /// Calls are made for so long before anything is timed.
     pub warm: Duration,
@@ -164,6 +166,11 @@ impl Grade<'_> {
         let outcome = self.phases(&mut rig, &cases);
         self.report.said = rig.said();
         outcome
+    }
+
+    /// Another process of the candidate.
+    pub fn another(&self, number: u64) -> Result<Rig, Failure> {
+        Rig::start(&self.lib, &self.plan.setup(), self.stream.child(90).child(number))
     }
 
     fn phases(&mut self, rig: &mut Rig, cases: &[Case]) -> Result<(), Failure> {

@@ -110,6 +110,7 @@ fn plan(device: Device) -> Plan {
         cold: false,
         singles: true,
         traps: true,
+        processes: 3,
         budget: Budget {
             min_samples: 8,
             min_time: Duration::ZERO,

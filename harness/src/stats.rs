@@ -113,6 +113,24 @@ impl Budget {
         max_time: Duration::from_secs(15),
     };
 
+    /// 10 samples, 0.1 s and 2 %; at most 60 samples or 3 s.
+    pub const QUICK: Budget = Budget {
+        min_samples: 10,
+        min_time: Duration::from_millis(100),
+        half_width: 0.02,
+        max_samples: 60,
+        max_time: Duration::from_secs(3),
+    };
+
+    /// 6 samples and 2 %; at most 0.1 s.
+    pub const GLANCE: Budget = Budget {
+        min_samples: 6,
+        min_time: Duration::ZERO,
+        half_width: 0.02,
+        max_samples: 60,
+        max_time: Duration::from_millis(100),
+    };
+
     /// The rule that ends the sampling now, if one does.
     pub fn ended(&self, samples: &[f64], since: Instant) -> Option<&'static str> {
         let time = since.elapsed();

@@ -72,12 +72,11 @@ pub fn open() -> Result<Gpu, Failure> {
 
 fn describe(device: sys::CUdevice) -> Result<Gpu, Failure> {
     let mut name = [0 as std::ffi::c_char; 128];
-    let (mut driver, mut free, mut total) = (0, 0, 0);
+    let mut driver = 0;
     // SAFETY: as above; the name's buffer is as long as we say, and ends in zero.
     let name = unsafe {
         check(sys::cuDeviceGetName(name.as_mut_ptr(), name.len() as i32, device), "cuDeviceGetName")?;
         check(sys::cuDriverGetVersion(&raw mut driver), "cuDriverGetVersion")?;
-        check(sys::cuMemGetInfo_v2(&raw mut free, &raw mut total), "cuMemGetInfo")?;
         std::ffi::CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned()
     };
     let get = |attribute: Attribute| {
@@ -100,8 +99,16 @@ fn describe(device: sys::CUdevice) -> Result<Gpu, Failure> {
             * f64::from(get(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?)
             * f64::from(get(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?)
             / 8.0,
-        memory: (free, total),
+        memory: memory()?,
     })
+}
+
+/// Bytes of device memory that are free, and all of them.
+pub fn memory() -> Result<(usize, usize), Failure> {
+    let (mut free, mut total) = (0, 0);
+    // SAFETY: results go to locals of the right type.
+    check(unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) }, "cuMemGetInfo")?;
+    Ok((free, total))
 }
 
 /// Device memory of this process.

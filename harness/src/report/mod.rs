@@ -134,6 +134,9 @@ pub struct Speed {
     pub samples: Vec<f64>,
     /// SM clock of each sample in MHz, where it could be read.
     pub clocks: Vec<Option<f64>>,
+    /// Which of several processes of the candidate each sample is from, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<usize>,
 }
 
 impl Report {

@@ -1,6 +1,6 @@
-//! Back to back: runs of calls between two events, each run tens of milliseconds where the GPU is the limit. Nobody
-//! knows how many calls a run has, nor whether it is one that is looked into (`looks`); the last output of every run
-//! is checked in full.
+//! Back to back: runs of calls between two events, each run tens of milliseconds where the GPU is the limit, in turn by
+//! several processes of the candidate. Nobody knows how many calls a run has, nor whether it is one that is looked into
+//! (`looks`); the last output of every run is checked in full.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ const QUEUED: usize = 96;
 const LONGEST_SPIN: f64 = 20_000.0;
 /// Runs that are timed, and runs that are looked into.
 const RUNS: (usize, usize) = (15, 6);
-/// After so many runs the weights go elsewhere: where they lie is worth up to 3 % (H200, 16 rows).
+/// After so many runs of a process its weights go elsewhere: where they lie is worth up to 3 % (H200, 16 rows).
 const RUNS_A_PLACE: usize = 4;
 
 const KIND: Kind = Kind { cache: "hot", clock: "device", method: "back-to-back", weights: "fixed", headline: true };
@@ -67,12 +67,13 @@ pub fn warm(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize, cold_start: bool) 
 }
 
 /// Measures the runs and puts them into the report. Noise gets a second chance.
-pub fn measure(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize) -> Result<(), Failure> {
+pub fn measure(grade: &mut Grade<'_>, rig: &mut Rig, others: &mut [Rig], seq: usize) -> Result<(), Failure> {
     let stream = grade.stream.child(71).child(seq as u64);
-    let samples = match runs(grade, rig, seq, stream.child(1)) {
+    let mut rigs: Vec<&mut Rig> = std::iter::once(&mut *rig).chain(others).collect();
+    let samples = match runs(grade, &mut rigs, seq, stream.child(1)) {
         Ok((samples, Ok(()))) => samples,
         Ok((_, Err(_))) => {
-            let (samples, agreed) = runs(grade, rig, seq, stream.child(2))?;
+            let (samples, agreed) = runs(grade, &mut rigs, seq, stream.child(2))?;
             agreed.map(|()| samples)?
         }
         Err(failure) => return Err(failure),
@@ -84,19 +85,24 @@ pub fn measure(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize) -> Result<(), F
 /// The samples, and whether the clocks agree on them. A wrong answer is a failure of its own.
 fn runs(
     grade: &mut Grade<'_>,
-    rig: &mut Rig,
+    rigs: &mut [&mut Rig],
     seq: usize,
     stream: Stream,
 ) -> Result<(Samples, Result<(), Failure>), Failure> {
     let bases = grade.bank.bases(seq);
-    let shape = shape(rig, &bases[0].fresh_tokens(stream.child(0)))?;
-    let overhead = clocks::overhead_us(rig, bases[0].plain())?;
+    let mut before = Vec::new();
+    for rig in rigs.iter_mut() {
+        let shape = shape(rig, &bases[0].fresh_tokens(stream.child(0)))?;
+        before.push((shape, clocks::overhead_us(rig, bases[0].plain())?));
+    }
     let mut samples = Samples { ended_by: "number of runs", ..Samples::default() };
     let (mut timed, mut looked) = (Vec::new(), Vec::new());
     for (k, which) in stream.child(3).permutation(RUNS.0 + RUNS.1).into_iter().enumerate() {
         let s = stream.child(100 + k as u64);
+        let (turn, process) = (k / rigs.len(), k % rigs.len());
+        let (rig, (shape, overhead)) = (&mut *rigs[process], before[process]);
         let (content, shape) = (bases[0].fresh_tokens(s), shape.drawn(s.child(1)));
-        if k % RUNS_A_PLACE == 0 {
+        if turn % RUNS_A_PLACE == 0 {
             rig.move_weights();
         }
         let run = |done: &Done| clocks::Run::of(done, shape.calls, f64::from(shape.spin_us), overhead);
@@ -106,6 +112,7 @@ fn runs(
             timed.push(run(&done));
             samples.us.push(timed[timed.len() - 1].per_call());
             samples.clocks.push(done.called.clock_mhz);
+            samples.processes.push(process);
         } else {
             let (done, changes) = look_into(grade, rig, &content, shape.calls, &shape.manner(), s.child(2))?;
             looked.push(looks::per_call(&run(&done), &changes));

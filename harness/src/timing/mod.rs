@@ -5,6 +5,7 @@ mod chain;
 mod clocks;
 mod looks;
 mod per_call;
+mod processes;
 
 use crate::content::Content;
 use crate::floor::{self, Rates};
@@ -21,6 +22,8 @@ use crate::stats::Summary;
 pub struct Samples {
     pub us: Vec<f64>,
     pub clocks: Vec<Option<f64>>,
+    /// Which of several processes each sample is from.
+    pub processes: Vec<usize>,
     /// By the GPU's timer, where it was read.
     pub stamps: Vec<f64>,
     /// The whole exchange, as the candidate's process claims it took and by the grader's clock.
@@ -49,12 +52,13 @@ pub fn steps(plan: &Plan) -> usize {
 /// Times every length of the plan.
 pub fn measure(grade: &mut Grade<'_>, rig: &mut Rig) -> Result<(), Failure> {
     let gpu = grade.plan.device == Device::Cuda;
+    let mut others = if gpu { processes::others(grade)? } else { Vec::new() };
     for (i, &seq) in grade.plan.seqs.iter().enumerate() {
         grade.ui.step(&format!("timing seq {seq}"));
         let during = |f: Failure| f.during(&format!("timing seq {seq}"));
         if gpu {
             chain::warm(grade, rig, seq, i == 0).map_err(during)?;
-            chain::measure(grade, rig, seq).map_err(during)?;
+            chain::measure(grade, rig, &mut others, seq).map_err(during)?;
         }
         if grade.plan.singles {
             per_call::measure(grade, rig, seq).map_err(during)?;
@@ -104,6 +108,7 @@ impl Grade<'_> {
             discarded: samples.discarded,
             samples: samples.us,
             clocks: samples.clocks,
+            processes: samples.processes,
         });
     }
 
