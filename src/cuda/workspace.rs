@@ -102,9 +102,9 @@ impl Parts {
         [self.statistics, self.statistics + 8 * rows.next_multiple_of(TILE_ROWS) as u64]
     }
 
-    /// (rows, D) half: attention's output where the projection must not write over it: behind qkv, where GELU's will be.
+    /// Behind qkv, where GELU's output will be. (rows, D) half: attention's output where the projection must not write over it, or else W_attn if there is room.
     #[must_use]
-    pub fn att_apart(&self, rows: usize) -> u64 {
+    pub fn behind_qkv(&self, rows: usize) -> u64 {
         self.f + (rows * QKV * F16) as u64
     }
 }

@@ -34,6 +34,15 @@ const CAST_RATE_MORE: usize = 20;
 const CAST_BESIDE: u32 = 9;
 const CAST_BESIDE_RATE: usize = 40;
 
+/// Whether W_qkv may lie where the last of W_proj will: as much of W_proj is cast when the QKV product has had its weights, by attention, which waits for
+/// that, or behind it.
+#[must_use]
+pub fn qkv_makes_room(launches: &[Launch]) -> bool {
+    let before = launches.iter().take_while(|launch| !matches!(launch.kernel, Kernel::Attention { .. }));
+    let before = before.filter(|launch| !launch.cast.is_empty()).map(|launch| launch.cast.end).max();
+    before.is_some_and(|end| end <= CHUNKS - CHUNKS_QKV)
+}
+
 /// The tile of QKV where FC reads its weights as they are, 64 x 96 up to three tiles of 64 rows and 128 x 96 above; measured on an H200.
 fn qkv_around_fc(rows: usize) -> usize {
     if rows <= 192 { 1 } else { 2 }
