@@ -140,7 +140,10 @@ fn many(chip: Chip, shape: Shape) -> Vec<Launch> {
             }
             None => launches.extend([attention(), product(Gemm::AttnProj)]),
         },
-        None => launches.push(casting_projection(chip, rows)),
+        None => {
+            let projection = casting_projection(chip, rows, &launches[2]);
+            launches.push(projection);
+        }
     }
     launches.extend([product(Gemm::Fc), product(Gemm::Proj)]);
     launches
