@@ -105,7 +105,7 @@ fn runs(
         if turn % RUNS_A_PLACE == 0 {
             rig.move_weights();
         }
-        let run = |done: &Done| clocks::Run::of(done, shape.calls, f64::from(shape.spin_us), overhead);
+        let run = |done: &Done| clocks::Run::of(done, process, shape.calls, f64::from(shape.spin_us), overhead);
         if (which as usize) < RUNS.0 {
             let done = rig.call(&content, &shape.manner())?;
             judge(&done.accuracy).map_err(|f| grade.diagnose(&content, f).during("after a run of calls"))?;

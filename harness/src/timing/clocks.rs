@@ -64,6 +64,8 @@ pub fn same_time(samples: &Samples, overhead: f64, flushed: bool) -> Result<(), 
 
 /// A run of calls by both clocks, in us.
 pub struct Run {
+    /// Which of the candidate's processes made it.
+    pub process: usize,
     pub calls: usize,
     /// Between its events.
     pub device: f64,
@@ -73,9 +75,9 @@ pub struct Run {
 
 impl Run {
     /// The run that was made.
-    pub fn of(done: &Done, calls: usize, spin: f64, overhead: f64) -> Self {
+    pub fn of(done: &Done, process: usize, calls: usize, spin: f64, overhead: f64) -> Self {
         let device = done.called.device_us.unwrap_or(f64::NAN);
-        Self { calls, device, ours: done.wall.as_secs_f64() * 1e6 - overhead - spin }
+        Self { process, calls, device, ours: done.wall.as_secs_f64() * 1e6 - overhead - spin }
     }
 
     /// Time of one call.
@@ -92,8 +94,14 @@ pub fn same_runs(runs: &[Run]) -> Result<(), Failure> {
     if share < RUN_SHARE {
         inconsistent(format!("runs of calls take {:.0} % of the grader's time between their events", 100.0 * share))?;
     }
-    let points: Vec<(f64, f64)> = runs.iter().map(|r| (r.calls as f64, r.ours)).collect();
     let each = median(&runs.iter().map(Run::per_call).collect::<Vec<_>>());
+    // A process whose calls take 3 % longer than those of the others has made as many more: else, where the long runs happen to be its own, each call
+    // more looks dearer than it is.
+    let ours_each =
+        |runs: &mut dyn Iterator<Item = &Run>| median(&runs.map(|r| r.ours / r.calls as f64).collect::<Vec<_>>());
+    let like =
+        |r: &Run| ours_each(&mut runs.iter().filter(|other| other.process == r.process)) / ours_each(&mut runs.iter());
+    let points: Vec<(f64, f64)> = runs.iter().map(|r| (r.calls as f64 * like(r), r.ours)).collect();
     let marginal = stats::slope(&points);
     let longest = runs.iter().map(|r| r.ours).fold(0.0, f64::max);
     // Where all runs are short, the exchange hides the difference between them.
@@ -208,4 +216,34 @@ fn single_us(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize) -> Result<f64, Fa
     let claims =
         (0..3).map(|k| Ok(grade.checked(rig, &base.fresh_tokens(stream.child(k)), &Manner::CAREFUL)?.called.wall_us));
     Ok(median(&claims.collect::<Result<Vec<f64>, Failure>>()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs of several processes, a call of which takes so many us; the last ones are the long ones.
+    fn runs(processes: &[f64], device: impl Fn(f64) -> f64) -> Vec<Run> {
+        let run = |i: usize| {
+            let (process, calls) = (i * processes.len() / 14, 200 + 10 * i);
+            let us = calls as f64 * processes[process];
+            Run { process, calls, device: device(us), ours: us + 60.0 }
+        };
+        (0..14).map(run).collect()
+    }
+
+    #[test]
+    fn processes_may_differ_in_speed() {
+        assert!(same_runs(&runs(&[60.0, 61.0, 61.5, 62.0, 62.5, 63.0, 64.0], |us| us)).is_ok());
+        assert!(same_runs(&runs(&[62.0], |us| us)).is_ok());
+    }
+
+    #[test]
+    fn events_that_leave_something_out_are_noticed() {
+        for processes in [&[60.0, 61.0, 62.0][..], &[62.0]] {
+            assert!(same_runs(&runs(processes, |us| 0.93 * us)).is_err());
+            assert!(same_runs(&runs(processes, |us| us - 1200.0)).is_err());
+            assert!(same_runs(&runs(processes, |us| 0.5 * us)).is_err());
+        }
+    }
 }
