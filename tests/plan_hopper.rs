@@ -4,7 +4,7 @@ use solve::cuda::block::Shape;
 use solve::cuda::exact;
 use solve::cuda::hopper::plan::{
     ATTENTION, ATTENTION_PROJ, CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, Chip, DIRECT_FC_ROWS, DIRECT_ROWS, FEW, FEW_ROWS,
-    FewWeights, Gemm, Kernel, Launch, attention_forms, direct, forward, prepare, product, qkv_makes_room,
+    FewWeights, Gemm, Kernel, Launch, attention_forms, direct, forward, prepare, product,
 };
 use solve::precision::SolvePrecision;
 
@@ -47,11 +47,7 @@ fn more_rows_are_six_launches_or_five() {
         let kinds: Vec<u8> = plan
             .iter()
             .map(|launch| match launch.kernel {
-                Kernel::CastLayernorm | Kernel::Layernorm1 => {
-                    let folded = launch.kernel == Kernel::Layernorm1;
-                    assert_eq!(folded, shape.prepared, "LN1 is folded into prepared weights: {shape:?}");
-                    0
-                }
+                Kernel::CastLayernorm => 0,
                 Kernel::Gemm { gemm, .. } | Kernel::Direct { gemm, .. } => [1, 3, 4, 5][gemm as usize],
                 Kernel::FcShared { .. } | Kernel::FcScaled { .. } => 4,
                 Kernel::Attention { causal, .. } => {
@@ -63,7 +59,7 @@ fn more_rows_are_six_launches_or_five() {
                     assert!(shape.prepared, "LN2 is folded into prepared weights only: {shape:?}");
                     3
                 }
-                Kernel::Few { .. } | Kernel::FewPrepare | Kernel::TransposeQkv | Kernel::FoldLayernorms => 9,
+                Kernel::Few { .. } | Kernel::FewPrepare | Kernel::TransposeQkv | Kernel::FoldLayernorm2 => 9,
             })
             .collect();
         assert!(kinds == [0, 1, 2, 3, 4, 5] || kinds == [0, 1, 23, 4, 5], "{shape:?}: {kinds:?}");
@@ -105,26 +101,6 @@ fn a_launch_that_casts_has_blocks_for_it() {
             );
         }
     }
-}
-
-#[test]
-fn w_qkv_makes_room_for_what_is_cast_when_it_is_dead() {
-    for (sms, shape, plan) in plans().filter(|(_, shape, _)| shape.rows() > FEW_ROWS) {
-        if !qkv_makes_room(&plan) {
-            continue;
-        }
-        let first =
-            plan.iter().position(|launch| matches!(launch.kernel, Kernel::Attention { .. })).expect("attention");
-        let cast = |launches: &[Launch]| launches.iter().flat_map(|launch| launch.cast.clone()).collect::<Vec<_>>();
-        let (before, behind) = (cast(&plan[..first]), cast(&plan[first..]));
-        assert!((0..CHUNKS_QKV).all(|chunk| before.contains(&chunk)), "{shape:?} on {sms}: {plan:?}");
-        assert!((CHUNKS - CHUNKS_QKV..CHUNKS).all(|chunk| behind.contains(&chunk)), "{shape:?} on {sms}: {plan:?}");
-    }
-    let h200 = |seq_len| {
-        let precision = SolvePrecision::Fast;
-        forward(chip(132), Shape { batch: 1, seq_len, causal: false, prepared: false, precision, guarded: true }, true)
-    };
-    assert!([256, 512, 1024, 2048].into_iter().all(|rows| qkv_makes_room(&h200(rows))));
 }
 
 #[test]
@@ -190,7 +166,6 @@ fn every_row_is_computed() {
                     assert_eq!(launch.working as usize, blocks, "{what}");
                 }
                 Kernel::CastLayernorm => assert!(launch.grid[0] as usize >= rows.div_ceil(8), "{what}"),
-                Kernel::Layernorm1 => assert_eq!(launch.grid, [rows.div_ceil(8) as u32, 1, 1], "{what}"),
                 Kernel::Apart { tile } | Kernel::FcScaled { tile } => {
                     let gemm = if matches!(launch.kernel, Kernel::Apart { .. }) { Gemm::AttnProj } else { Gemm::Fc };
                     let form = product::tiles(gemm)[tile];
@@ -200,7 +175,7 @@ fn every_row_is_computed() {
                     // FC reads what the projection's tiles say about a row two by two.
                     assert!(gemm == Gemm::Fc || (768 / form.n).is_multiple_of(2), "{what}");
                 }
-                Kernel::Few { .. } | Kernel::FewPrepare | Kernel::TransposeQkv | Kernel::FoldLayernorms => {}
+                Kernel::Few { .. } | Kernel::FewPrepare | Kernel::TransposeQkv | Kernel::FoldLayernorm2 => {}
             }
         }
     }

@@ -1,6 +1,6 @@
 /* The first kernel of the chain: h(rows, 768) fp16 = LayerNorm(x; gamma1, beta1), packed fp16 = part of the weights, vectors = the small parameters,
-   statistics = EMPTY (rows x tiles words, through which the blocks of the attention projection speak). A prepared block has a first kernel of its own
-   (layernorm/layernorm1_sm90a.cu).
+   statistics = EMPTY (rows x tiles words, through which the blocks of the attention projection speak), or facts of each row for the one that does
+   without.
 
    grid: ceil(rows / 8) LayerNorm blocks, last - first cast blocks (one chunk each), 10 blocks for the rest; 256 threads.
    Limiter: L2 at 1024 rows (7.1 MB of W_qkv, 3.1 MB of x, all requested at once; cold, device memory), the launch itself for few rows.
@@ -10,6 +10,7 @@
 #include "cast/cast_sm90a.cuh"
 #include "common/sync_sm90a.cuh"
 #include "common/workspace.cuh"
+#include "gemm/row_facts_sm90a.cuh"
 #include "gemm/statistics_sm90a.cuh"
 #include "layernorm/layernorm_sm90a.cuh"
 
@@ -22,6 +23,7 @@ struct CastLayernormArgs {
   CastArgs cast;
   float* x_copy;  // (rows, 768): x once more, for a call that overwrites it; may be null
   float* output;  // only told to whoever comes behind the chain
+  RowFacts* facts;  // (rows); may be null
 };
 
 // 9.7.9.8 ld with an L2 policy
@@ -71,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(256, 5) cast_layernorm(const CastLa
   if (block < chunks) {
     const int chunk = args.cast.first + block;
     const float* from = args.cast.weights + cast_source(chunk) + 4 * threadIdx.x;
-    __half* to = cast_target(args.cast, chunk) + 4 * threadIdx.x;
+    __half* to = args.cast.packed + chunk * CAST_CHUNK + 4 * threadIdx.x;
     float4 v[4];
     if (aligned && args.rows <= STAYS_ROWS) {
 #pragma unroll
@@ -99,7 +101,10 @@ extern "C" __global__ void __launch_bounds__(256, 5) cast_layernorm(const CastLa
     fetch_affine(smem_address(affine), args.cast.weights + GAMMA1, aligned);
     if (threadIdx.x % 32 < args.tiles) args.statistics[row * args.tiles + threadIdx.x % 32] = EMPTY;
     if (args.x_copy != nullptr) one.store(args.x_copy + row * D);
-    one.normalise();
+    const float2* common = reinterpret_cast<const float2*>(args.vectors + VECTOR_RESIDUAL_FACTS);
+    const float2 of_residual = args.facts != nullptr ? __ldg(common) : make_float2(0.f, 0.f);
+    const float2 moments = one.normalise();
+    if (args.facts != nullptr && threadIdx.x % 32 == 0) args.facts[row] = row_facts(moments.x, moments.y, {of_residual.x, of_residual.y});
     copy_async_wait();
     __syncthreads();
     one.store_scaled(smem_address(affine), args.h + row * D);

@@ -1,7 +1,6 @@
-/* LayerNorm of rows of 768, a warp each, in registers: mean, then the biased variance about it, then (x - mean) rstd gamma + beta as fp16,
-   or without gamma and beta where these are part of the weights behind.
-   gamma and beta come through shared memory, once a block and asked for together with x. In registers beside x they would not fit, and the
-   compiler fetches them two by two behind the sums, each time waiting for L2. */
+/* LayerNorm of rows of 768, a warp each, in registers: mean, then the biased variance about it, then (x - mean) rstd gamma + beta as fp16.
+   gamma and beta come through shared memory, once a block and asked for together with x. In registers beside x they would not fit, and the compiler fetches them
+   two by two behind the sums, each time waiting for L2. */
 #pragma once
 #include <cuda_fp16.h>
 #include "common/copy_sm90a.cuh"
@@ -40,12 +39,6 @@ struct LayernormRow {
 #pragma unroll
     for (int i = 0; i < PIECES; i++) v[i] = make_float4(v[i].x * rstd, v[i].y * rstd, v[i].z * rstd, v[i].w * rstd);
     return make_float2(mean, variance);
-  }
-
-  __device__ __forceinline__ void store_half(__half* h) const {
-#pragma unroll
-    for (int i = 0; i < PIECES; i++)
-      reinterpret_cast<uint2*>(h)[32 * i + threadIdx.x % 32] = make_uint2(pack_half2(v[i].x, v[i].y), pack_half2(v[i].z, v[i].w));
   }
 
   // `affine`: gamma and beta, in shared memory

@@ -200,20 +200,13 @@ fn check(
         [B_QKV, B_ATTN, GAMMA2, BETA2, B_FC, B_PROJ].iter().flat_map(|p| w(*p).to_vec()).collect();
     // Sums in another order
     let folded = shape.prepared && matches!(device.kernels, Kernels::Hopper(_));
-    let (folded_qkv, b_qkv) = fold(w(W_QKV), w(GAMMA1), w(BETA1), w(B_QKV));
     if folded {
-        let (folded_fc, b_fc) = fold(w(W_FC), w(GAMMA2), w(BETA2), w(B_FC));
-        let rest = [vec![1.0; D], vec![0.0; D], b_fc].concat();
-        let matrices = [(packed::QKV_..packed::ATTN, &folded_qkv), (packed::FC..packed::PROJ, &folded_fc)];
-        for (at, wanted) in matrices {
-            close("a matrix with gamma, less its means", &got_packed[at.clone()], wanted, (1e-7, 1e-3));
-            got_packed[at.clone()].copy_from_slice(&wanted_packed[at]);
-        }
-        let biases = [(vectors::B_QKV..vectors::B_ATTN, &b_qkv), (vectors::GAMMA2..vectors::B_PROJ, &rest)];
-        for (at, wanted) in biases {
-            close("LayerNorm's part in the biases", &got_vectors[at.clone()], wanted, (1e-6, 1e-5));
-            got_vectors[at.clone()].copy_from_slice(&wanted_vectors[at]);
-        }
+        let (fc, b_fc) = (packed::FC..packed::PROJ, vectors::GAMMA2..vectors::B_PROJ);
+        let (wanted, wanted_rest) = fold(w(W_FC), w(GAMMA2), w(BETA2), w(B_FC));
+        close("W_fc with gamma2, less its means", &got_packed[fc.clone()], &wanted, (1e-7, 1e-3));
+        close("LN2's part in the biases", &got_vectors[b_fc.clone()], &wanted_rest, (1e-6, 1e-5));
+        got_packed[fc.clone()].copy_from_slice(&wanted_packed[fc.clone()]);
+        got_vectors[b_fc.clone()].copy_from_slice(&wanted_vectors[b_fc]);
     }
     for weights in cast {
         assert!(got_packed[weights.clone()] == wanted_packed[weights], "the cast weights, {shape:?}");
@@ -222,15 +215,7 @@ fn check(
 
     // An fp16 step of LN1's output, which may fall either way, is 5e-4; times a weight of 0.02 or so.
     let qkv = read_halves(parts.qkv, rows * QKV);
-    let wanted = if folded {
-        let mut h = vec![0.0; rows * D];
-        cpu::layernorm(&x, &vec![1.0; D], &vec![0.0; D], &mut h);
-        let mut out = vec![0.0; rows * QKV];
-        cpu::linear(&rounded(&h), &rounded(&folded_qkv), &b_qkv, &mut out);
-        out
-    } else {
-        linear(&rounded(&layernorm(&x, GAMMA1, BETA1)), W_QKV, B_QKV)
-    };
+    let wanted = linear(&rounded(&layernorm(&x, GAMMA1, BETA1)), W_QKV, B_QKV);
     close("QKV", &qkv, &wanted, (2e-4, 5.2e-4));
 
     let mut attention = vec![0.0; rows * D];
@@ -270,19 +255,17 @@ fn check(
     close("proj", &got_output, &wanted, (3e-5, 1e-5));
 }
 
-/// A matrix and its biases as a prepared block has them, with the LayerNorm in front of it (cuda/cast/fold_layernorms_sm90a.cu).
-fn fold(matrix: &[f32], gamma: &[f32], beta: &[f32], biases: &[f32]) -> (Vec<f32>, Vec<f32>) {
-    let columns = biases.len();
-    let (mut means, mut biases) = (vec![0f64; columns], biases.iter().map(|b| f64::from(*b)).collect::<Vec<_>>());
-    for ((row, gamma), beta) in matrix.chunks_exact(columns).zip(gamma).zip(beta) {
+/// W_fc and gamma2, beta2, b_fc as a prepared block has them (cuda/cast/fold_layernorm2_sm90a.cu).
+fn fold(w_fc: &[f32], gamma: &[f32], beta: &[f32], b_fc: &[f32]) -> (Vec<f32>, Vec<f32>) {
+    let (mut means, mut biases) = (vec![0f64; FFN], b_fc.iter().map(|b| f64::from(*b)).collect::<Vec<_>>());
+    for ((row, gamma), beta) in w_fc.chunks_exact(FFN).zip(gamma).zip(beta) {
         for ((w, mean), bias) in row.iter().zip(&mut means).zip(&mut biases) {
             *mean += f64::from(*w) * f64::from(*gamma) / D as f64;
             *bias += f64::from(*w) * f64::from(*beta);
         }
     }
-    let scaled = matrix
-        .iter()
-        .enumerate()
-        .map(|(i, w)| (f64::from(*w) * f64::from(gamma[i / columns]) - means[i % columns]) as f32);
-    (scaled.collect(), biases.iter().map(|b| *b as f32).collect())
+    let scaled =
+        w_fc.iter().enumerate().map(|(i, w)| (f64::from(*w) * f64::from(gamma[i / FFN]) - means[i % FFN]) as f32);
+    let vectors = [vec![1.0; D], vec![0.0; D], biases.iter().map(|b| *b as f32).collect()].concat();
+    (scaled.collect(), vectors)
 }

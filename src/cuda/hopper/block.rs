@@ -1,7 +1,6 @@
 //! The Hopper block: each launch of the plan with its tensor maps and its struct of arguments, as cuda/ declares them.
 
 use super::kernels::Kernels;
-use super::packed::Packed;
 use super::plan::product::Tile;
 use super::plan::{
     self, ATTENTION, ATTENTION_PROJ, CHUNKS_ATTN, CHUNKS_QKV, FEW, FewWeights, Gemm, Kernel, Launch, ROW_TILES,
@@ -12,7 +11,7 @@ use crate::cuda::block::{Buffers, Shape};
 use crate::cuda::exact::Behind;
 use crate::cuda::launch::{Arguments, Edge, Step, pair};
 use crate::cuda::tensor_map::Element;
-use crate::cuda::workspace::vectors;
+use crate::cuda::workspace::{packed, vectors};
 use crate::dims::{D, FFN, QKV};
 use crate::error::Error;
 use crate::precision::SolvePrecision;
@@ -54,8 +53,7 @@ pub fn steps(
         _ => None,
     });
     let apart = apart.unwrap_or(0) as u32;
-    let packed = if shape.prepared { Packed::kept(&buffers.parts) } else { Packed::of_call(buffers, launches) };
-    let call = Call { buffers, shape, alarms, packed, row_tiles, apart, attn_early, alone };
+    let call = Call { buffers, shape, alarms, row_tiles, apart, attn_early, alone };
     launches.iter().map(|launch| call.step(kernels, launch)).collect()
 }
 
@@ -63,8 +61,7 @@ pub fn steps(
 pub fn prepare(kernels: &Kernels, buffers: &Buffers) -> Result<Vec<Step>, Error> {
     let precision = SolvePrecision::Fast;
     let shape = Shape { batch: 0, seq_len: 0, causal: false, prepared: false, precision, guarded: false };
-    let packed = Packed::kept(&buffers.parts);
-    let call = Call { buffers, shape, alarms: 0, packed, row_tiles: 0, apart: 0, attn_early: false, alone: false };
+    let call = Call { buffers, shape, alarms: 0, row_tiles: 0, apart: 0, attn_early: false, alone: false };
     let wanted = |launch: &&Launch| launch.kernel == Kernel::FewPrepare || buffers.parts.packed != 0;
     plan::prepare().iter().filter(wanted).map(|launch| call.step(kernels, launch)).collect()
 }
@@ -75,7 +72,6 @@ struct Call<'a> {
     shape: Shape,
     /// Where kernels that read the weights raise alarms, or 0
     alarms: u64,
-    packed: Packed,
     row_tiles: u32,
     /// Tiles of a row in the attention projection where LN2 is folded into the weights and its blocks do not wait for each other, else 0
     apart: u32,
@@ -89,7 +85,6 @@ impl Call<'_> {
     fn step(&self, kernels: &Kernels, launch: &Launch) -> Result<Step, Error> {
         let (what, arguments) = match launch.kernel {
             Kernel::CastLayernorm => ("launch of the weight cast and LN1", self.cast_layernorm(launch)),
-            Kernel::Layernorm1 => ("launch of LN1", self.layernorm1()),
             Kernel::Gemm { gemm, tile } => (product_name(gemm), self.gemm(launch, gemm, &product::tiles(gemm)[tile])?),
             Kernel::Direct { gemm, tile } => (product_name(gemm), self.direct(gemm, &direct::tiles(gemm)[tile])?),
             Kernel::FcShared { tile } => (product_name(Gemm::Fc), self.fc_shared(&direct::FC_SHARED[tile])?),
@@ -101,14 +96,11 @@ impl Call<'_> {
             }
             Kernel::TransposeQkv => (
                 "launch of the transposition of W_qkv",
-                Arguments::each(&[self.buffers.parts.packed, self.buffers.parts.qkv_transposed]),
+                Arguments::each(&[self.buffers.weights, self.buffers.parts.qkv_transposed]),
             ),
-            Kernel::FoldLayernorms => {
+            Kernel::FoldLayernorm2 => {
                 let Buffers { weights, parts, .. } = self.buffers;
-                (
-                    "launch of the fold of LN1 and LN2 into the weights",
-                    Arguments::each(&[*weights, parts.packed, parts.vectors]),
-                )
+                ("launch of LN2's fold into the weights", Arguments::each(&[*weights, parts.packed, parts.vectors]))
             }
             Kernel::FcScaled { tile } => {
                 (product_name(Gemm::Fc), self.gemm(launch, Gemm::Fc, &product::tiles(Gemm::Fc)[tile])?)
@@ -124,8 +116,7 @@ impl Call<'_> {
                 | Kernel::Few { .. }
                 | Kernel::FewPrepare
                 | Kernel::TransposeQkv
-                | Kernel::FoldLayernorms
-                | Kernel::Layernorm1
+                | Kernel::FoldLayernorm2
         );
         Ok(Step {
             what,
@@ -152,35 +143,39 @@ impl Call<'_> {
     }
 
     /// `CastArgs`
-    fn cast(&self, launch: &Launch) -> [u64; 6] {
-        let [packed, qkv, attn] = self.packed.targets();
-        [self.buffers.weights, packed, qkv, attn, pair(launch.cast.start, launch.cast.end), self.alarms]
+    fn cast(&self, launch: &Launch) -> [u64; 4] {
+        let Buffers { weights, parts, .. } = self.buffers;
+        [*weights, parts.packed, pair(launch.cast.start, launch.cast.end), self.alarms]
     }
 
     fn cast_layernorm(&self, launch: &Launch) -> Arguments {
         let Buffers { x, output, x_copy, parts, .. } = self.buffers;
+        let [mut weights, packed, chunks, alarms] = self.cast(launch);
+        if self.shape.prepared {
+            // gamma1 and beta1 lie first, as in the weights.
+            weights = self.vector(vectors::GAMMA1);
+        }
         let rows = pair(self.rows(), self.row_tiles);
-        let first = [*x, parts.h, parts.vectors, parts.statistics, rows];
-        Arguments::new().words(&first).words(&self.cast(launch)).words(&[*x_copy, *output])
-    }
-
-    /// `Layernorm1Args`
-    fn layernorm1(&self) -> Arguments {
-        let Buffers { x, x_copy, parts, .. } = self.buffers;
+        let output = if self.shape.prepared { 0 } else { *output };
         let facts = if self.apart > 0 { self.row_facts()[0] } else { 0 };
-        let rows = pair(self.rows(), self.row_tiles);
-        let residual = self.vector(vectors::RESIDUAL_FACTS);
-        Arguments::new().words(&[*x, parts.h, residual, facts, parts.statistics, rows, *x_copy])
+        let first = [*x, parts.h, parts.vectors, parts.statistics, rows];
+        Arguments::new().words(&[&first[..], &[weights, packed, chunks, alarms, *x_copy, output, facts]].concat())
     }
 
     fn gemm(&self, launch: &Launch, gemm: Gemm, tile: &Tile) -> Result<Arguments, Error> {
         let Buffers { x, output, parts: w, .. } = self.buffers;
         let rows = self.rows();
         let early = product::early(self.buffers.rows);
+        let matrix = match gemm {
+            Gemm::Qkv => packed::QKV_,
+            Gemm::AttnProj => packed::ATTN,
+            Gemm::Fc => packed::FC,
+            Gemm::Proj => packed::PROJ,
+        };
         let left = views::left(self.left(gemm), gemm.depth(), self.buffers.rows, tile);
         let right = match tile.transposed() {
             true => views::right_transposed(w.qkv_transposed, gemm, tile),
-            false => views::right(self.packed.matrix(gemm), gemm, tile),
+            false => views::right(w.packed + 2 * matrix as u64, gemm, tile),
         };
         let maps = Arguments::new().map(&left.encode()?).map(&right.encode()?);
         let mut maps = self.results(maps, gemm, tile)?;
@@ -191,18 +186,20 @@ impl Call<'_> {
         let bias = self.bias(gemm);
         let mut words = match gemm {
             Gemm::Qkv => {
+                let [weights, packed, chunks, alarms] = self.cast(launch);
                 let early = if self.shape.prepared { early } else { 0 };
-                [&[bias, pair(rows, launch.working), pair(early, 0)][..], &self.cast(launch)].concat()
+                vec![bias, pair(rows, launch.working), pair(early, 0), weights, packed, chunks, alarms]
             }
             Gemm::AttnProj if self.apart > 0 => {
                 let [facts, row_parts] = self.row_facts();
                 vec![bias, *x, facts, row_parts, pair(rows, 0), pair(early, 0)]
             }
             Gemm::AttnProj => {
+                let [weights, packed, chunks, alarms] = self.cast(launch);
                 let early = pair(if self.attn_early { early } else { 0 }, launch.working);
                 let gamma = self.vector(vectors::GAMMA2);
                 let rows = pair(rows, 0);
-                [&[bias, *x, gamma, w.statistics, rows, early][..], &self.cast(launch)].concat()
+                vec![bias, *x, gamma, w.statistics, rows, early, weights, packed, chunks, alarms]
             }
             Gemm::Fc if self.apart > 0 => {
                 let [facts, row_parts] = self.row_facts();
@@ -264,7 +261,7 @@ impl Call<'_> {
     /// Attention's output
     fn att(&self) -> u64 {
         let Buffers { parts, rows, .. } = self.buffers;
-        if self.apart > 0 { parts.behind_qkv(*rows) } else { parts.h }
+        if self.apart > 0 { parts.att_apart(*rows) } else { parts.h }
     }
 
     fn bias(&self, gemm: Gemm) -> u64 {
@@ -302,9 +299,10 @@ impl Call<'_> {
         let Buffers { parts, .. } = self.buffers;
         let maps = Arguments::new().map(&views::sequences(parts.qkv, QKV, self.shape).encode()?);
         if ATTENTION[form].blocks > 1 {
+            let [weights, packed, chunks, alarms] = self.cast(launch);
             let seq_len = self.shape.seq_len;
             let lengths = pair(seq_len as u32, ATTENTION[form].groups(seq_len) as u32);
-            return Ok(maps.words(&[self.att(), lengths]).words(&self.cast(launch)));
+            return Ok(maps.words(&[self.att(), lengths, weights, packed, chunks, alarms]));
         }
         let maps =
             maps.map(&views::sequences(self.att(), D, self.shape).encode()?).each_more(&[self.shape.seq_len as u64]);
@@ -318,7 +316,7 @@ impl Call<'_> {
         let maps = Arguments::new().map(&views::rows(w.qkv, QKV, rows).encode()?);
         // b_attn, gamma2 and beta2 lie together in both.
         let (maps, vectors, weights) = if ATTENTION_PROJ[form].packed {
-            let matrix = views::attention_proj_right(self.packed.matrix(Gemm::AttnProj)).encode()?;
+            let matrix = views::attention_proj_right(w.packed + 2 * packed::ATTN as u64).encode()?;
             (maps.map(&matrix), self.vector(vectors::B_ATTN), 0)
         } else {
             (maps, weights + 4 * B_ATTN.offset as u64, weights + 4 * W_ATTN.offset as u64)

@@ -25,8 +25,7 @@ pub struct Kernels {
     pub small: [[Function; FEW.len()]; 3],
     pub small_prepare: Function,
     pub transpose_qkv: Function,
-    pub fold_layernorms: Function,
-    pub layernorm1: Function,
+    pub fold_layernorm2: Function,
     /// The attention projection for weights that LN2 is folded into, in each tile.
     pub apart: Vec<Function>,
     /// FC behind it, in each tile without a tail.
@@ -52,8 +51,7 @@ impl Kernels {
             small: [[Function::NONE; FEW.len()]; 3],
             small_prepare: function(Kernel::FewPrepare)?,
             transpose_qkv: function(Kernel::TransposeQkv)?,
-            fold_layernorms: function(Kernel::FoldLayernorms)?,
-            layernorm1: function(Kernel::Layernorm1)?,
+            fold_layernorm2: function(Kernel::FoldLayernorm2)?,
             apart: Vec::new(),
             fc_scaled: Vec::new(),
             exact: exact::Kernel::load(&modules, Arch::Sm90a)?,
@@ -110,8 +108,7 @@ impl Kernels {
             Kernel::Few { weights, tile } => self.small[weights as usize][tile],
             Kernel::FewPrepare => self.small_prepare,
             Kernel::TransposeQkv => self.transpose_qkv,
-            Kernel::FoldLayernorms => self.fold_layernorms,
-            Kernel::Layernorm1 => self.layernorm1,
+            Kernel::FoldLayernorm2 => self.fold_layernorm2,
             Kernel::Apart { tile } => self.apart[tile],
             Kernel::FcScaled { tile } => self.fc_scaled[tile],
         }
@@ -148,8 +145,7 @@ pub fn symbol(kernel: Kernel) -> String {
         }
         Kernel::FewPrepare => "small_prepare".into(),
         Kernel::TransposeQkv => "transpose_qkv".into(),
-        Kernel::FoldLayernorms => "fold_layernorms".into(),
-        Kernel::Layernorm1 => "layernorm1".into(),
+        Kernel::FoldLayernorm2 => "fold_layernorm2".into(),
         Kernel::FcScaled { tile } => product_symbol(Gemm::Fc, "_scaled", &product::tiles(Gemm::Fc)[tile]),
         Kernel::Apart { tile } => product_symbol(Gemm::AttnProj, "_apart", &product::tiles(Gemm::AttnProj)[tile]),
     }

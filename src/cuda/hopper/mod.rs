@@ -2,6 +2,5 @@
 
 pub mod block;
 pub mod kernels;
-mod packed;
 pub mod plan;
 pub mod views;

@@ -19,7 +19,7 @@ use crate::cuda::block::Shape;
 use crate::dims::{D, FFN, QKV};
 pub use attention::{ATTENTION, AttentionForm, attention_forms, attention_in};
 pub use attention_proj::{ATTENTION_PROJ, AttentionProjForm, ROW_TILES};
-pub use cast::{CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, qkv_makes_room};
+pub use cast::{CHUNKS, CHUNKS_ATTN, CHUNKS_QKV};
 use cast::{NOTHING, cast_layernorm, casting, casting_around_fc, casting_projection};
 pub use few::{FEW, FewTile, FewWeights};
 
@@ -40,8 +40,8 @@ pub const DIRECT_ROWS: usize = 128;
 #[allow(missing_docs, reason = "see above")]
 pub const DIRECT_FC_ROWS: usize = 256;
 
-/// A compiled kernel. `Layernorm1` is LN1 for weights that it is folded into, `Apart` the attention projection for such with LN2, whose blocks do not wait
-/// for each other, `FcScaled` FC behind it.
+/// A compiled kernel. `Apart` is the attention projection for weights that LN2 is folded into, whose blocks do not wait for each other, `FcScaled` FC
+/// behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "named after cuda/")]
 pub enum Kernel {
@@ -56,8 +56,7 @@ pub enum Kernel {
     Few { weights: FewWeights, tile: usize },
     FewPrepare,
     TransposeQkv,
-    FoldLayernorms,
-    Layernorm1,
+    FoldLayernorm2,
 }
 
 impl Kernel {
@@ -106,9 +105,9 @@ pub fn prepare() -> Vec<Launch> {
     let grid = [(QKV / 32) as u32, (D / 32) as u32, 1];
     let working = grid[0] * grid[1];
     let transpose = Launch { kernel: Kernel::TransposeQkv, grid, threads: 256, shared: 0, working, cast: NOTHING };
-    let grid = [((QKV + FFN) / 32 + 1) as u32, 1, 1];
+    let grid = [(FFN / 32 + 1) as u32, 1, 1];
     let fold =
-        Launch { kernel: Kernel::FoldLayernorms, grid, threads: 1024, shared: 0, working: grid[0], cast: NOTHING };
+        Launch { kernel: Kernel::FoldLayernorm2, grid, threads: 1024, shared: 0, working: grid[0], cast: NOTHING };
     vec![cast_layernorm(0, 0..CHUNKS), fold, transpose, prepare]
 }
 
@@ -129,7 +128,7 @@ fn many(chip: Chip, shape: Shape) -> Vec<Launch> {
     let mut launches = if !shape.prepared {
         casting(chip, shape, &attention()).to_vec()
     } else {
-        vec![layernorm1(rows), product(Gemm::Qkv)]
+        vec![cast_layernorm(rows, NOTHING), product(Gemm::Qkv)]
     };
     match attention_proj::attention_proj(shape) {
         Some(both) => launches.push(both),
@@ -140,20 +139,10 @@ fn many(chip: Chip, shape: Shape) -> Vec<Launch> {
             }
             None => launches.extend([attention(), product(Gemm::AttnProj)]),
         },
-        None => {
-            let projection = casting_projection(chip, rows, &launches[2]);
-            launches.push(projection);
-        }
+        None => launches.push(casting_projection(chip, rows)),
     }
     launches.extend([product(Gemm::Fc), product(Gemm::Proj)]);
     launches
-}
-
-/// LN1 of prepared weights, a row a warp.
-fn layernorm1(rows: usize) -> Launch {
-    let blocks = count(rows.div_ceil(8));
-    let (kernel, grid) = (Kernel::Layernorm1, [blocks, 1, 1]);
-    Launch { kernel, grid, threads: 256, shared: 0, working: blocks, cast: NOTHING }
 }
 
 /// No cast: the first kernel normalises and copies the small parameters, the products convert the weights that they read.
@@ -170,11 +159,7 @@ fn direct_products(shape: Shape) -> Vec<Launch> {
 #[must_use]
 pub fn shared_bytes(kernel: Kernel) -> u32 {
     match kernel {
-        Kernel::CastLayernorm
-        | Kernel::FewPrepare
-        | Kernel::TransposeQkv
-        | Kernel::FoldLayernorms
-        | Kernel::Layernorm1 => 0,
+        Kernel::CastLayernorm | Kernel::FewPrepare | Kernel::TransposeQkv | Kernel::FoldLayernorm2 => 0,
         Kernel::Apart { tile } => product::APART_SHARED[tile],
         Kernel::FcScaled { tile } => product::tiles(Gemm::Fc)[tile].shared,
         Kernel::Gemm { gemm, tile } => product::tiles(gemm)[tile].shared,

@@ -1,7 +1,6 @@
 /* Of a prepared block, where it has been cast: W_fc'(k, n) fp16 = gamma2(k) W_fc(k, n) less its mean over k, b_fc' = b_fc + beta2 W_fc, gamma2' =
-   1, beta2' = 0, and so W_qkv' and b_qkv' with gamma1 and beta1: with them the block is the same. And what rows of x1 have in common
-   (gemm/row_facts_sm90a.cuh).
-   grid: 72 and 96 blocks of 32 columns and one for what is common; 32 x 32 threads. A block is prepared once: what it takes does not matter. */
+   1, beta2' = 0: with them the block is the same. And what rows of x1 have in common (gemm/row_facts_sm90a.cuh).
+   grid: 96 blocks of 32 columns and one for what is common; 32 x 32 threads. A block is prepared once: what it takes does not matter. */
 #include <cuda_fp16.h>
 #include "common/workspace.cuh"
 #include "dims.h"
@@ -10,7 +9,7 @@
 constexpr int SIDE = 32;
 __device__ int row() { return threadIdx.x / SIDE; }
 __device__ int column() { return threadIdx.x % SIDE; }
-static_assert(QKV % SIDE == 0 && FFN % SIDE == 0 && D % SIDE == 0);
+static_assert(FFN % SIDE == 0 && D % SIDE == 0);
 
 // Of all threads' values, to all; in an order that is always the same
 __device__ float block_sum(float v, float (&scratch)[SIDE][SIDE + 1]) {
@@ -44,33 +43,9 @@ __device__ float row_sum(float v, float (&scratch)[SIDE][SIDE + 1]) {
   return sum;
 }
 
-// Where a LayerNorm and the matrix (D, columns) behind it lie: in the weights, in the packed ones, and the biases among the vectors
-struct Folded {
-  int gamma, beta, matrix, bias, columns, packed, vector;
-};
-
-// Its columns from `first` on
-__device__ void fold(const Folded& of, int first, const float* weights, __half* packed, float* vectors, float (&scratch)[SIDE][SIDE + 1]) {
-  const int n = first + column();
-  float w[D / SIDE], scaled = 0.f, shifted = 0.f;
-#pragma unroll
-  for (int i = 0; i < D / SIDE; i++) {
-    const int k = row() + SIDE * i;
-    const float from = weights[of.matrix + k * of.columns + n];
-    w[i] = weights[of.gamma + k] * from;
-    scaled += w[i];
-    shifted = fmaf(weights[of.beta + k], from, shifted);
-  }
-  const float mean = column_sum(scaled, scratch) * (1.f / D);
-  shifted = column_sum(shifted, scratch);
-  if (row() == 0) vectors[of.vector + n] = weights[of.bias + n] + shifted;
-#pragma unroll
-  for (int i = 0; i < D / SIDE; i++) packed[of.packed + (row() + SIDE * i) * of.columns + n] = __float2half_rn(w[i] - mean);
-}
-
-extern "C" __global__ void __launch_bounds__(SIDE * SIDE) fold_layernorms(const float* weights, __half* packed, float* vectors) {
+extern "C" __global__ void __launch_bounds__(SIDE * SIDE) fold_layernorm2(const float* weights, __half* packed, float* vectors) {
   __shared__ float scratch[SIDE][SIDE + 1];
-  if (blockIdx.x == (QKV + FFN) / SIDE) {
+  if (blockIdx.x == FFN / SIDE) {
     const int thread = threadIdx.x;
     float added = 0.f;  // lane by lane: what column n of V, for a usual row of LN1, and with it row n of W_attn add
 #pragma unroll 1
@@ -95,9 +70,19 @@ extern "C" __global__ void __launch_bounds__(SIDE * SIDE) fold_layernorms(const 
     if (thread < D) vectors[VECTOR_GAMMA2 + thread] = 1.f, vectors[VECTOR_BETA2 + thread] = 0.f;
     return;
   }
-  const int first = blockIdx.x * SIDE;
-  if (first < QKV)
-    fold({GAMMA1, BETA1, W_QKV, B_QKV, QKV, PACKED_QKV, VECTOR_B_QKV}, first, weights, packed, vectors, scratch);
-  else
-    fold({GAMMA2, BETA2, W_FC, B_FC, FFN, PACKED_FC, VECTOR_B_FC}, first - QKV, weights, packed, vectors, scratch);
+  const int n = blockIdx.x * SIDE + column();
+  float w[D / SIDE], scaled = 0.f, shifted = 0.f;
+#pragma unroll
+  for (int i = 0; i < D / SIDE; i++) {
+    const int k = row() + SIDE * i;
+    const float from = weights[W_FC + k * FFN + n];
+    w[i] = weights[GAMMA2 + k] * from;
+    scaled += w[i];
+    shifted = fmaf(weights[BETA2 + k], from, shifted);
+  }
+  const float mean = column_sum(scaled, scratch) * (1.f / D);
+  shifted = column_sum(shifted, scratch);
+  if (row() == 0) vectors[VECTOR_B_FC + n] = weights[B_FC + n] + shifted;
+#pragma unroll
+  for (int i = 0; i < D / SIDE; i++) packed[PACKED_FC + (row() + SIDE * i) * FFN + n] = __float2half_rn(w[i] - mean);
 }
