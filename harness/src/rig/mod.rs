@@ -13,7 +13,7 @@ use crate::arena::{Arena, Place};
 use crate::check::Accuracy;
 use crate::content::Content;
 use crate::memory::Memory;
-use crate::protocol::{Api, Call, Called, Device, Loaded, Reply, Request};
+use crate::protocol::{Api, Call, Called, Crossing, Device, Loaded, Reply, Request};
 use crate::reason::{Failure, Reason};
 use crate::rng::Stream;
 use crate::session::Session;
@@ -108,23 +108,39 @@ pub struct Rig {
     pub loaded: Loaded,
 }
 
-impl Rig {
-    /// Starts a process and loads the library into it. Where CUDA IPC does not work, by copies.
-    pub fn start(lib: &Path, setup: &Setup, stream: Stream) -> Result<Self, Failure> {
-        match Self::attempt(lib, setup, stream) {
-            Err(f) if f.message.contains("cuMemImportFromShareableHandle") && !setup.copies => {
-                Self::attempt(lib, &Setup { copies: true, ..setup.clone() }, stream)
+/// A process that has the region.
+struct Attached {
+    session: Session,
+    memory: Box<dyn Memory>,
+    arena: Arena,
+    crossing: Crossing,
+}
+
+impl Attached {
+    /// Where the region cannot be the memory of both, by copies.
+    fn new(setup: &Setup) -> Result<Self, Failure> {
+        let copies = || Self::attempt(&Setup { copies: true, ..setup.clone() });
+        match Self::attempt(setup) {
+            Err(f) if f.reason == Reason::Environment && setup.device == Device::Cuda && !setup.copies => {
+                copies().map_err(|_| f)
             }
             result => result,
         }
     }
 
-    fn attempt(lib: &Path, setup: &Setup, stream: Stream) -> Result<Self, Failure> {
+    fn attempt(setup: &Setup) -> Result<Self, Failure> {
         let arena = Arena::new(setup.max_seq);
         let (memory, fd, crossing) = region::region(setup, arena.len)?;
         let mut session = Session::start(&setup.env, fd)?;
-        let name = crossing.name();
         session.ask(&Request::Attach { device: setup.device, crossing, floats: arena.len }, ATTACH_TIMEOUT)?;
+        Ok(Self { session, memory, arena, crossing })
+    }
+}
+
+impl Rig {
+    /// Starts a process and loads the library into it.
+    pub fn start(lib: &Path, setup: &Setup, stream: Stream) -> Result<Self, Failure> {
+        let Attached { mut session, memory, arena, crossing } = Attached::new(setup)?;
         let lib = lib.canonicalize().unwrap_or_else(|_| lib.to_path_buf());
         let (reply, _) = session.ask(&Request::Load { lib, api: setup.api }, setup.timeout)?;
         let Reply::Loaded(loaded) = reply else { return Err(out_of_step()) };
@@ -143,7 +159,7 @@ impl Rig {
             scratch: Vec::new(),
             shape: None,
             timeout: setup.timeout,
-            crossing: name,
+            crossing: crossing.name(),
             loaded,
         })
     }
