@@ -39,7 +39,7 @@ impl Api {
 }
 
 /// How the buffers cross from one process to the other.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Crossing {
     /// Shared host memory, passed as a file descriptor.
     Shared,

@@ -117,23 +117,19 @@ struct Attached {
 }
 
 impl Attached {
-    /// Where the region cannot be the memory of both, by copies.
+    /// Where the candidate's process cannot map our memory, by copies.
     fn new(setup: &Setup) -> Result<Self, Failure> {
-        let copies = || Self::attempt(&Setup { copies: true, ..setup.clone() });
-        match Self::attempt(setup) {
-            Err(f) if f.reason == Reason::Environment && setup.device == Device::Cuda && !setup.copies => {
-                copies().map_err(|_| f)
-            }
-            result => result,
-        }
-    }
-
-    fn attempt(setup: &Setup) -> Result<Self, Failure> {
         let arena = Arena::new(setup.max_seq);
         let (memory, fd, crossing) = region::region(setup, arena.len)?;
         let mut session = Session::start(&setup.env, fd)?;
-        session.ask(&Request::Attach { device: setup.device, crossing, floats: arena.len }, ATTACH_TIMEOUT)?;
-        Ok(Self { session, memory, arena, crossing })
+        match session.ask(&Request::Attach { device: setup.device, crossing, floats: arena.len }, ATTACH_TIMEOUT) {
+            Ok(_) => Ok(Self { session, memory, arena, crossing }),
+            Err(f) if crossing == Crossing::Ipc && f.reason == Reason::Environment => {
+                drop((session, memory));
+                Self::new(&Setup { copies: true, ..setup.clone() }).map_err(|_| f)
+            }
+            Err(f) => Err(f),
+        }
     }
 }
 

@@ -97,10 +97,8 @@ pub fn same_runs(runs: &[Run]) -> Result<(), Failure> {
     let each = median(&runs.iter().map(Run::per_call).collect::<Vec<_>>());
     // A process whose calls take 3 % longer than those of the others has made as many more: else, where the long runs happen to be its own, each call
     // more looks dearer than it is.
-    let ours_each =
-        |runs: &mut dyn Iterator<Item = &Run>| median(&runs.map(|r| r.ours / r.calls as f64).collect::<Vec<_>>());
-    let like =
-        |r: &Run| ours_each(&mut runs.iter().filter(|other| other.process == r.process)) / ours_each(&mut runs.iter());
+    let usual = ours_each(runs.iter());
+    let like = |r: &Run| ours_each(runs.iter().filter(|other| other.process == r.process)) / usual;
     let points: Vec<(f64, f64)> = runs.iter().map(|r| (r.calls as f64 * like(r), r.ours)).collect();
     let marginal = stats::slope(&points);
     let longest = runs.iter().map(|r| r.ours).fold(0.0, f64::max);
@@ -111,6 +109,11 @@ pub fn same_runs(runs: &[Run]) -> Result<(), Failure> {
         ))?;
     }
     Ok(())
+}
+
+/// What a call takes by the grader's clock.
+fn ours_each<'a>(runs: impl Iterator<Item = &'a Run>) -> f64 {
+    median(&runs.map(|r| r.ours / r.calls as f64).collect::<Vec<_>>())
 }
 
 /// A call's events against the GPU's timer around them.
