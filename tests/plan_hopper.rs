@@ -4,7 +4,7 @@ use solve::cuda::block::Shape;
 use solve::cuda::exact;
 use solve::cuda::hopper::plan::{
     ATTENTION, ATTENTION_PROJ, CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, Chip, DIRECT_FC_ROWS, DIRECT_ROWS, FEW, FEW_ROWS,
-    FewWeights, Gemm, Kernel, Launch, attention_forms, direct, forward, prepare, product,
+    FewWeights, Gemm, Kernel, Launch, attention_forms, direct, forward, prepare, product, qkv_makes_room,
 };
 use solve::precision::SolvePrecision;
 
@@ -101,6 +101,26 @@ fn a_launch_that_casts_has_blocks_for_it() {
             );
         }
     }
+}
+
+#[test]
+fn w_qkv_makes_room_for_what_is_cast_when_it_is_dead() {
+    for (sms, shape, plan) in plans().filter(|(_, shape, _)| shape.rows() > FEW_ROWS) {
+        if !qkv_makes_room(&plan) {
+            continue;
+        }
+        let first =
+            plan.iter().position(|launch| matches!(launch.kernel, Kernel::Attention { .. })).expect("attention");
+        let cast = |launches: &[Launch]| launches.iter().flat_map(|launch| launch.cast.clone()).collect::<Vec<_>>();
+        let (before, behind) = (cast(&plan[..first]), cast(&plan[first..]));
+        assert!((0..CHUNKS_QKV).all(|chunk| before.contains(&chunk)), "{shape:?} on {sms}: {plan:?}");
+        assert!((CHUNKS - CHUNKS_QKV..CHUNKS).all(|chunk| behind.contains(&chunk)), "{shape:?} on {sms}: {plan:?}");
+    }
+    let h200 = |seq_len| {
+        let precision = SolvePrecision::Fast;
+        forward(chip(132), Shape { batch: 1, seq_len, causal: false, prepared: false, precision, guarded: true }, true)
+    };
+    assert!([256, 512, 1024, 2048].into_iter().all(|rows| qkv_makes_room(&h200(rows))));
 }
 
 #[test]

@@ -1,8 +1,9 @@
 /* One consumer warpgroup of the Hopper attention: 64 query rows against its share of the tiles of keys.
 
-   S(i + 1) = Q K^T is issued before O += P(i) V; the exponentials of tile i + 1 run under the products of the other row
+   S(i + 1) = Q K^T is issued before O += P(i) V; the exponentials of tile i + 1 run under that product and those of the other row
    groups, which take turns at issuing (without turns all drift into the same phase, and the tensor cores serve them in
-   slices). Nothing is in flight across the loop's edge: ptxas serialises what is. */
+   slices). Nothing is in flight across the loop's edge: ptxas serialises what is. Whether a tile's exponentials were small enough is asked
+   when the next one begins, so that P is packed while the answer is on its way. */
 #pragma once
 #include "attention/attention_tile_sm90a.cuh"
 #include "attention/softmax_sm90a.cuh"
@@ -109,9 +110,7 @@ struct AttentionConsumer {
     }
   }
 
-  __device__ __forceinline__ void keep(const float (&tile_sum)[2]) {
-    softmax.sum[0] += tile_sum[0];
-    softmax.sum[1] += tile_sum[1];
+  __device__ __forceinline__ void pack() {
 #pragma unroll
     for (int i = 0; i < T::KEYS / 16; i++)
 #pragma unroll
@@ -140,45 +139,63 @@ struct AttentionConsumer {
     if (key_group > 0) now.advance();
     if (T::BLOCKS > 1)
       for (int i = 0; i < work.stream; i++) now.advance();
-    load_q();
-    mbarrier_wait_or_fault(smem.k_full(now.stage), now.parity);
-    issue_scores(now.stage);
-    if (T::PING_PONG && group == T::CONSUMERS - 1) pass_turn();
-    wgmma_wait<0>();
-    mask(tile * T::KEYS);
-    float tile_sum[2];
-    look();  // O is nothing yet: the first product overwrites it
-    softmax.exponentials(s, tile_sum);
-    keep(tile_sum);
-    bool ready = false;
     const int first = tile, end = T::BLOCKS > 1 ? work.first : 0;
-    for (; tile >= end + T::KEY_GROUPS; tile -= T::KEY_GROUPS) {
-      const Ring<T::STAGES> next = after(now);
-      if (!ready) mbarrier_wait_or_fault(smem.k_full(next.stage), next.parity);
-      take_turn();
-      issue_scores(next.stage);
-      if (!ready) mbarrier_wait_or_fault(smem.v_full(now.stage), now.parity);
-      issue_output(now.stage, tile != first);
-      pass_turn();
-      wgmma_wait<1>();
-      const int key = (tile - T::KEY_GROUPS) * T::KEYS;
-      if (T::MASK_EVERY_TILE) mask(key);
-      if (T::CONSUMERS < 3) {  // asked early, because the answer takes its time: will the next turn have to wait for its tiles?
-        const Ring<T::STAGES> later = after(next);
-        ready = mbarrier_test_wait(smem.k_full(later.stage), later.parity) && mbarrier_test_wait(smem.v_full(next.stage), next.parity);
-      }
-      wgmma_wait<0>();
-      // a row that had no key in its first tile has one in a later tile with hidden keys
-      if (softmax.wary || (T::MASK_EVERY_TILE && key + T::KEYS > visible)) look();
-      while (!softmax.exponentials(s, tile_sum)) {  // twice at most
+    float tile_sum[2];
+    bool begun = false, raw = false, ready = false;
+    while (true) {
+      // A tile of which the largest score is looked for: the first one, and where the reference is too small. One piece of code for both, and in
+      // front, so that what usually runs lies together.
+      if (!begun) {
+        load_q();
+        mbarrier_wait_or_fault(smem.k_full(now.stage), now.parity);
+        issue_scores(now.stage);
+        if (T::PING_PONG && group == T::CONSUMERS - 1) pass_turn();
+        wgmma_wait<0>();
+        begun = true;
+      } else if (!raw) {
         softmax.wary = true;
-        scores_of_warp(next.stage);
-        mask(key);
-        look();
+        scores_of_warp(now.stage);
       }
-      keep(tile_sum);
-      release(now.stage);
-      now = next;
+      mask(tile * T::KEYS);
+      look();  // of the first tile O is nothing yet: the first product overwrites it
+      raw = false;
+      bool good = softmax.exponentials(s, tile_sum), more = true;
+      pack();
+      while (good) {
+        softmax.sum[0] += tile_sum[0];
+        softmax.sum[1] += tile_sum[1];
+        more = tile >= end + T::KEY_GROUPS;
+        if (!more) break;
+        const Ring<T::STAGES> next = after(now);
+        if (!ready) mbarrier_wait_or_fault(smem.k_full(next.stage), next.parity);
+        take_turn();
+        issue_scores(next.stage);
+        if (!ready) mbarrier_wait_or_fault(smem.v_full(now.stage), now.parity);
+        issue_output(now.stage, tile != first);
+        pass_turn();
+        tile -= T::KEY_GROUPS;
+        wgmma_wait<1>();
+        if (T::MASK_EVERY_TILE) mask(tile * T::KEYS);
+        // A row that had no key in its first tile has one in a later tile with hidden keys.
+        raw = softmax.wary || (T::MASK_EVERY_TILE && (tile + 1) * T::KEYS > visible);
+        if (raw) {
+          wgmma_wait<0>();
+          release(now.stage);
+          now = next;
+          ready = false;
+          break;
+        }
+        good = softmax.exponentials(s, tile_sum);
+        if (T::CONSUMERS < 3) {  // asked early, because the answer takes its time: will the next turn have to wait for its tiles?
+          const Ring<T::STAGES> later = after(next);
+          ready = mbarrier_test_wait(smem.k_full(later.stage), later.parity) && mbarrier_test_wait(smem.v_full(next.stage), next.parity);
+        }
+        wgmma_wait<0>();
+        pack();
+        release(now.stage);
+        now = next;
+      }
+      if (!more) break;
     }
     if (T::PING_PONG && group == 0) take_turn();
     mbarrier_wait_or_fault(smem.v_full(now.stage), now.parity);

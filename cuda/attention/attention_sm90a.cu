@@ -11,8 +11,8 @@
       pdl_launch();                                                                                                                       \
       constexpr int CAST_STAGES = (Tile::SMEM_BYTES - 1024) / 16400, GROUP = ROW_GROUPS == 1 ? 128 : Tile::THREADS - 32;                  \
       if (blockIdx.z == 0)                                                                                                                \
-        cast_role<Tile::THREADS, CAST_STAGES, GROUP>(cast, attention_memory(), (blockIdx.y - HEADS) * gridDim.x + blockIdx.x,             \
-                                                     (gridDim.y - HEADS) * gridDim.x);                                                    \
+        cast_role<Tile::THREADS, CAST_STAGES, GROUP, true>(cast, attention_memory(), (blockIdx.y - HEADS) * gridDim.x + blockIdx.x,       \
+                                                           (gridDim.y - HEADS) * gridDim.x);                                              \
       return;                                                                                                                             \
     }                                                                                                                                     \
     attention_block<Tile>(&qkv, &att, seq_len, cast);                                                                                          \

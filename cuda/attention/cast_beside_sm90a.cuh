@@ -1,5 +1,5 @@
 /* The cast as a role for single warps of a block that does something else: a chunk of 4096 weights a warp and turn, from a place of its own in shared
-   memory. Like cast_role it waits for no predecessor. Weights that are not 16-byte aligned come from the boundary before them on.
+   memory. Like cast_role it waits for its predecessor only before it writes where W_qkv may have been. Weights that are not 16-byte aligned come from the boundary before them on.
    Limiter: the latency of memory, then of shared memory beside wgmma; at most three chunks a warp are hidden under attention at 1024 rows. */
 #pragma once
 #include "attention/attention_tile_sm90a.cuh"
@@ -32,8 +32,9 @@ __device__ __forceinline__ void cast_beside(const CastArgs& args, uint32_t memor
     }
     watch.turn_to(chunk, args.alarms);
     mbarrier_wait_or_fault(full, parity);
+    if (chunk >= CHUNKS_UNSHARED) pdl_wait();
     const uint32_t at = memory + ahead + 16 * lane;
-    __half* to = args.packed + chunk * CAST_CHUNK + 4 * lane;
+    __half* to = cast_target(args, chunk) + 4 * lane;
 #pragma unroll 1
     for (int i = 0; i < CAST_CHUNK / 128; i += BATCH) {
       float4 v[BATCH];

@@ -73,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(256, 5) cast_layernorm(const CastLa
   if (block < chunks) {
     const int chunk = args.cast.first + block;
     const float* from = args.cast.weights + cast_source(chunk) + 4 * threadIdx.x;
-    __half* to = args.cast.packed + chunk * CAST_CHUNK + 4 * threadIdx.x;
+    __half* to = cast_target(args.cast, chunk) + 4 * threadIdx.x;
     float4 v[4];
     if (aligned && args.rows <= STAYS_ROWS) {
 #pragma unroll

@@ -2,8 +2,9 @@
    Chunks 0..431 are W_qkv, ..575 W_attn, ..1151 W_fc, ..1727 W_proj; worker w of n takes first + w, first + w + n, ...
    One thread keeps a ring of 16 KB copies in flight, the other warps convert. The fp32 weights leave L2 first: without that, they push
    out x and the fp16 weights that the next kernels want (1.2 to 2 us of solve() at 1024 rows, H200). Only inputs are read, and the
-   destination has had its last reader before the chain of kernels began, so no worker waits for a predecessor. Weights that are not
-   16-byte aligned go by plain loads instead.
+   destination has had its last reader before the chain of kernels began, so no worker waits for a predecessor. Only the last chunks of W_proj may
+   lie where W_qkv was, which pushes nothing out of L2; beside attention they wait for QKV to end. Weights that are not 16-byte aligned go by plain
+   loads instead.
    Limiter: what one multiprocessor draws from memory, and the converters' latency (H200: 50 to 70 KB/us of fp32). */
 #pragma once
 #include <cuda_fp16.h>
@@ -16,7 +17,8 @@
 
 struct CastArgs {
   const float* weights;
-  __half* packed;
+  // Whence chunks have their places by their numbers: of W_fc and W_proj, of W_qkv, of W_attn
+  __half *packed, *qkv, *attn;
   int first, last;   // chunks
   unsigned* alarms;  // raised by what the weights are like; may be null
 };
@@ -25,6 +27,9 @@ constexpr int CAST_CHUNK = 4096;
 constexpr int CHUNKS_QKV = D * QKV / CAST_CHUNK, CHUNKS_ATTN = D * D / CAST_CHUNK, CHUNKS_FC = D * FFN / CAST_CHUNK;
 constexpr int CHUNKS = CHUNKS_QKV + CHUNKS_ATTN + 2 * CHUNKS_FC;
 
+// The first chunk that may lie where W_qkv was
+constexpr int CHUNKS_UNSHARED = CHUNKS - CHUNKS_QKV;
+
 // Where a chunk of `packed` lies in the weight buffer, in floats
 __device__ __forceinline__ int cast_source(int chunk) {
   const int at = chunk * CAST_CHUNK;
@@ -32,6 +37,10 @@ __device__ __forceinline__ int cast_source(int chunk) {
   if (chunk < CHUNKS_QKV + CHUNKS_ATTN) return at + (W_ATTN - D * QKV);
   if (chunk < CHUNKS_QKV + CHUNKS_ATTN + CHUNKS_FC) return at + (W_FC - D * QKV - D * D);
   return at + (W_PROJ - D * QKV - D * D - D * FFN);
+}
+
+__device__ __forceinline__ __half* cast_target(const CastArgs& args, int chunk) {
+  return (chunk < CHUNKS_QKV ? args.qkv : chunk < CHUNKS_QKV + CHUNKS_ATTN ? args.attn : args.packed) + chunk * CAST_CHUNK;
 }
 
 __device__ __forceinline__ int cast_matrix(int chunk) {
@@ -68,7 +77,8 @@ __device__ __forceinline__ void store_half4(__half* to, float4 v) {
 // GROUP threads convert a chunk. Where all share each one, a warp waits for every chunk and has but two or four loads to make up for it:
 // in groups of four warps 256, 384 and 512 rows take 0.2 to 0.5 us less (H200). But the kernels of large tiles, which cast little, pay for
 // the longer code: 2048 rows about 1.5 more.
-template <int THREADS, int STAGES, int GROUP = THREADS - 32>
+// BESIDE_ATTENTION: the kernel before may still read W_qkv.
+template <int THREADS, int STAGES, int GROUP = THREADS - 32, bool BESIDE_ATTENTION = false>
 __device__ __forceinline__ void cast_role(const CastArgs& args, uint32_t memory, int worker, int workers) {
   constexpr int CONVERTERS = THREADS - 32;
   const uint32_t full = memory + STAGES * 16384, empty = full + 8 * STAGES;
@@ -76,10 +86,11 @@ __device__ __forceinline__ void cast_role(const CastArgs& args, uint32_t memory,
   if (!aligned_16(args.weights)) {
     for (int chunk = args.first + worker; chunk < args.last; chunk += workers) {
       watch.turn_to(chunk, args.alarms);
+      if (BESIDE_ATTENTION && chunk >= CHUNKS_UNSHARED) pdl_wait();
       for (int i = threadIdx.x * 4; i < CAST_CHUNK; i += THREADS * 4) {
         const float4 v = load_unaligned_4(args.weights + cast_source(chunk) + i);
         watch.add(v);
-        store_half4(args.packed + chunk * CAST_CHUNK + i, v);
+        store_half4(cast_target(args, chunk) + i, v);
       }
     }
     watch.report(args.alarms);
@@ -110,6 +121,7 @@ __device__ __forceinline__ void cast_role(const CastArgs& args, uint32_t memory,
   for (int i = 0; i < group; i++) at.advance();
   for (int chunk = args.first + worker + group * workers; chunk < args.last; chunk += GROUPS * workers) {
     watch.turn_to(chunk, args.alarms);
+    __half* const to = cast_target(args, chunk);
     mbarrier_wait(full + 8 * at.stage, at.parity);
     float4 v[PIECES];
 #pragma unroll
@@ -117,12 +129,13 @@ __device__ __forceinline__ void cast_role(const CastArgs& args, uint32_t memory,
       const int i = thread + p * GROUP;
       if (i < CAST_CHUNK / 4) v[p] = load_shared_4(memory + at.stage * 16384 + 16 * i);
     }
+    if (BESIDE_ATTENTION && chunk >= CHUNKS_UNSHARED) pdl_wait();
 #pragma unroll
     for (int p = 0; p < PIECES; p++) {
       const int i = thread + p * GROUP;
       if (i >= CAST_CHUNK / 4) continue;
       watch.add(v[p]);
-      store_half4(args.packed + chunk * CAST_CHUNK + 4 * i, v[p]);
+      store_half4(to + 4 * i, v[p]);
     }
     mbarrier_arrive(empty + 8 * at.stage);  // not before the numbers are in use: they may still be on their way to the registers
 #pragma unroll

@@ -69,7 +69,7 @@ const _: () = assert!(FEW[0].is_multiple_of(256) && FEW[1].is_multiple_of(256));
 pub struct Parts {
     /// uint[128]: what the fast kernels found unusual about the weights (cuda/common/alarm.cuh), 0 while nothing is
     pub alarms: u64,
-    /// half[7077888]: [`packed`]
+    /// half[7077888]: [`packed`]; for where calls of `solve()` have some of them on Hopper see hopper/packed.rs
     pub packed: u64,
     /// (3 D, D) half: W_qkv transposed; of a prepared block on Hopper only
     pub qkv_transposed: u64,
@@ -102,9 +102,10 @@ impl Parts {
         [self.statistics, self.statistics + 8 * rows.next_multiple_of(TILE_ROWS) as u64]
     }
 
-    /// (rows, D) half: attention's output where the projection must not write over it: behind qkv, where GELU's will be.
+    /// Behind qkv, where GELU's output will be. Of a prepared block (rows, D) half: attention's output where the projection must not write over it; of
+    /// `solve()` W_attn, if there is room.
     #[must_use]
-    pub fn att_apart(&self, rows: usize) -> u64 {
+    pub fn behind_qkv(&self, rows: usize) -> u64 {
         self.f + (rows * QKV * F16) as u64
     }
 }

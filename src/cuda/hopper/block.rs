@@ -1,6 +1,7 @@
 //! The Hopper block: each launch of the plan with its tensor maps and its struct of arguments, as cuda/ declares them.
 
 use super::kernels::Kernels;
+use super::packed::Packed;
 use super::plan::product::Tile;
 use super::plan::{
     self, ATTENTION, ATTENTION_PROJ, CHUNKS_ATTN, CHUNKS_QKV, FEW, FewWeights, Gemm, Kernel, Launch, ROW_TILES,
@@ -11,7 +12,7 @@ use crate::cuda::block::{Buffers, Shape};
 use crate::cuda::exact::Behind;
 use crate::cuda::launch::{Arguments, Edge, Step, pair};
 use crate::cuda::tensor_map::Element;
-use crate::cuda::workspace::{packed, vectors};
+use crate::cuda::workspace::vectors;
 use crate::dims::{D, FFN, QKV};
 use crate::error::Error;
 use crate::precision::SolvePrecision;
@@ -53,7 +54,8 @@ pub fn steps(
         _ => None,
     });
     let apart = apart.unwrap_or(0) as u32;
-    let call = Call { buffers, shape, alarms, row_tiles, apart, attn_early, alone };
+    let packed = if shape.prepared { Packed::kept(&buffers.parts) } else { Packed::of_call(buffers, launches) };
+    let call = Call { buffers, shape, alarms, packed, row_tiles, apart, attn_early, alone };
     launches.iter().map(|launch| call.step(kernels, launch)).collect()
 }
 
@@ -61,7 +63,8 @@ pub fn steps(
 pub fn prepare(kernels: &Kernels, buffers: &Buffers) -> Result<Vec<Step>, Error> {
     let precision = SolvePrecision::Fast;
     let shape = Shape { batch: 0, seq_len: 0, causal: false, prepared: false, precision, guarded: false };
-    let call = Call { buffers, shape, alarms: 0, row_tiles: 0, apart: 0, attn_early: false, alone: false };
+    let packed = Packed::kept(&buffers.parts);
+    let call = Call { buffers, shape, alarms: 0, packed, row_tiles: 0, apart: 0, attn_early: false, alone: false };
     let wanted = |launch: &&Launch| launch.kernel == Kernel::FewPrepare || buffers.parts.packed != 0;
     plan::prepare().iter().filter(wanted).map(|launch| call.step(kernels, launch)).collect()
 }
@@ -72,6 +75,7 @@ struct Call<'a> {
     shape: Shape,
     /// Where kernels that read the weights raise alarms, or 0
     alarms: u64,
+    packed: Packed,
     row_tiles: u32,
     /// Tiles of a row in the attention projection where LN2 is folded into the weights and its blocks do not wait for each other, else 0
     apart: u32,
@@ -143,39 +147,33 @@ impl Call<'_> {
     }
 
     /// `CastArgs`
-    fn cast(&self, launch: &Launch) -> [u64; 4] {
-        let Buffers { weights, parts, .. } = self.buffers;
-        [*weights, parts.packed, pair(launch.cast.start, launch.cast.end), self.alarms]
+    fn cast(&self, launch: &Launch) -> [u64; 6] {
+        let [packed, qkv, attn] = self.packed.targets();
+        [self.buffers.weights, packed, qkv, attn, pair(launch.cast.start, launch.cast.end), self.alarms]
     }
 
     fn cast_layernorm(&self, launch: &Launch) -> Arguments {
         let Buffers { x, output, x_copy, parts, .. } = self.buffers;
-        let [mut weights, packed, chunks, alarms] = self.cast(launch);
+        let mut cast = self.cast(launch);
         if self.shape.prepared {
             // gamma1 and beta1 lie first, as in the weights.
-            weights = self.vector(vectors::GAMMA1);
+            cast[0] = self.vector(vectors::GAMMA1);
         }
         let rows = pair(self.rows(), self.row_tiles);
         let output = if self.shape.prepared { 0 } else { *output };
         let facts = if self.apart > 0 { self.row_facts()[0] } else { 0 };
         let first = [*x, parts.h, parts.vectors, parts.statistics, rows];
-        Arguments::new().words(&[&first[..], &[weights, packed, chunks, alarms, *x_copy, output, facts]].concat())
+        Arguments::new().words(&first).words(&cast).words(&[*x_copy, output, facts])
     }
 
     fn gemm(&self, launch: &Launch, gemm: Gemm, tile: &Tile) -> Result<Arguments, Error> {
         let Buffers { x, output, parts: w, .. } = self.buffers;
         let rows = self.rows();
         let early = product::early(self.buffers.rows);
-        let matrix = match gemm {
-            Gemm::Qkv => packed::QKV_,
-            Gemm::AttnProj => packed::ATTN,
-            Gemm::Fc => packed::FC,
-            Gemm::Proj => packed::PROJ,
-        };
         let left = views::left(self.left(gemm), gemm.depth(), self.buffers.rows, tile);
         let right = match tile.transposed() {
             true => views::right_transposed(w.qkv_transposed, gemm, tile),
-            false => views::right(w.packed + 2 * matrix as u64, gemm, tile),
+            false => views::right(self.packed.matrix(gemm), gemm, tile),
         };
         let maps = Arguments::new().map(&left.encode()?).map(&right.encode()?);
         let mut maps = self.results(maps, gemm, tile)?;
@@ -186,20 +184,18 @@ impl Call<'_> {
         let bias = self.bias(gemm);
         let mut words = match gemm {
             Gemm::Qkv => {
-                let [weights, packed, chunks, alarms] = self.cast(launch);
                 let early = if self.shape.prepared { early } else { 0 };
-                vec![bias, pair(rows, launch.working), pair(early, 0), weights, packed, chunks, alarms]
+                [&[bias, pair(rows, launch.working), pair(early, 0)][..], &self.cast(launch)].concat()
             }
             Gemm::AttnProj if self.apart > 0 => {
                 let [facts, row_parts] = self.row_facts();
                 vec![bias, *x, facts, row_parts, pair(rows, 0), pair(early, 0)]
             }
             Gemm::AttnProj => {
-                let [weights, packed, chunks, alarms] = self.cast(launch);
                 let early = pair(if self.attn_early { early } else { 0 }, launch.working);
                 let gamma = self.vector(vectors::GAMMA2);
                 let rows = pair(rows, 0);
-                vec![bias, *x, gamma, w.statistics, rows, early, weights, packed, chunks, alarms]
+                [&[bias, *x, gamma, w.statistics, rows, early][..], &self.cast(launch)].concat()
             }
             Gemm::Fc if self.apart > 0 => {
                 let [facts, row_parts] = self.row_facts();
@@ -261,7 +257,7 @@ impl Call<'_> {
     /// Attention's output
     fn att(&self) -> u64 {
         let Buffers { parts, rows, .. } = self.buffers;
-        if self.apart > 0 { parts.att_apart(*rows) } else { parts.h }
+        if self.apart > 0 { parts.behind_qkv(*rows) } else { parts.h }
     }
 
     fn bias(&self, gemm: Gemm) -> u64 {
@@ -299,10 +295,9 @@ impl Call<'_> {
         let Buffers { parts, .. } = self.buffers;
         let maps = Arguments::new().map(&views::sequences(parts.qkv, QKV, self.shape).encode()?);
         if ATTENTION[form].blocks > 1 {
-            let [weights, packed, chunks, alarms] = self.cast(launch);
             let seq_len = self.shape.seq_len;
             let lengths = pair(seq_len as u32, ATTENTION[form].groups(seq_len) as u32);
-            return Ok(maps.words(&[self.att(), lengths, weights, packed, chunks, alarms]));
+            return Ok(maps.words(&[self.att(), lengths]).words(&self.cast(launch)));
         }
         let maps =
             maps.map(&views::sequences(self.att(), D, self.shape).encode()?).each_more(&[self.shape.seq_len as u64]);
@@ -316,7 +311,7 @@ impl Call<'_> {
         let maps = Arguments::new().map(&views::rows(w.qkv, QKV, rows).encode()?);
         // b_attn, gamma2 and beta2 lie together in both.
         let (maps, vectors, weights) = if ATTENTION_PROJ[form].packed {
-            let matrix = views::attention_proj_right(w.packed + 2 * packed::ATTN as u64).encode()?;
+            let matrix = views::attention_proj_right(self.packed.matrix(Gemm::AttnProj)).encode()?;
             (maps.map(&matrix), self.vector(vectors::B_ATTN), 0)
         } else {
             (maps, weights + 4 * B_ATTN.offset as u64, weights + 4 * W_ATTN.offset as u64)

@@ -2,5 +2,6 @@
 
 pub mod block;
 pub mod kernels;
+mod packed;
 pub mod plan;
 pub mod views;

@@ -34,6 +34,15 @@ const CAST_RATE_MORE: usize = 20;
 const CAST_BESIDE: u32 = 9;
 const CAST_BESIDE_RATE: usize = 40;
 
+/// Whether W_qkv may lie where the last of W_proj will: as much of W_proj is cast when the QKV product has had its weights, by attention, which waits for
+/// that, or behind it.
+#[must_use]
+pub fn qkv_makes_room(launches: &[Launch]) -> bool {
+    let before = launches.iter().take_while(|launch| !matches!(launch.kernel, Kernel::Attention { .. }));
+    let before = before.filter(|launch| !launch.cast.is_empty()).map(|launch| launch.cast.end).max();
+    before.is_some_and(|end| end <= CHUNKS - CHUNKS_QKV)
+}
+
 /// The tile of QKV where FC reads its weights as they are, 64 x 96 up to three tiles of 64 rows and 128 x 96 above; measured on an H200.
 fn qkv_around_fc(rows: usize) -> usize {
     if rows <= 192 { 1 } else { 2 }
@@ -111,7 +120,7 @@ impl Shares {
     }
 
     fn launches(&self, chip: Chip, rows: usize, qkv: Launch, attention: &Launch) -> [Launch; 3] {
-        let last = casting_projection(chip, rows).cast.start;
+        let last = casting_projection(chip, rows, attention).cast.start;
         let start = CHUNKS_QKV + count(self.before()).saturating_sub(CHUNKS - last);
         let hidden = (last - start) as usize;
         let middle = start
@@ -133,15 +142,18 @@ impl Shares {
 }
 
 /// The attention projection with what the SMs that it leaves idle cast. That is of W_proj alone: the product after it fetches W_fc before it has
-/// ended. Half of W_proj at most, and half of what they could, because they start when attention has left them; as measured on an H200.
-pub(super) fn casting_projection(chip: Chip, rows: usize) -> Launch {
+/// ended. Half of W_proj at most, a quarter behind attention in clusters without tails, and half of what they could, because they start when attention has
+/// left them; as measured on an H200.
+pub(super) fn casting_projection(chip: Chip, rows: usize, attention: &Launch) -> Launch {
     let tile = product::fastest(chip, Gemm::AttnProj, rows, false);
     let mut launch = product_in(chip, Gemm::AttnProj, tile, rows);
     let idle = idle_sms(chip.sms, &launch);
     if idle >= FEWEST_WORKERS {
         let time = product::time(chip, Gemm::AttnProj, &tiles(Gemm::AttnProj)[tile], rows);
         launch.grid[0] += idle;
-        launch.cast.start -= count(capacity(idle, time) / 2).min(CHUNKS_PROJ / 2);
+        let clusters = casting_form(attention).is_some_and(|form| form.blocks > 1 && form.tail == 0);
+        let most = CHUNKS_PROJ / if clusters { 4 } else { 2 };
+        launch.cast.start -= count(capacity(idle, time) / 2).min(most);
     }
     launch
 }

@@ -19,7 +19,7 @@ use crate::cuda::block::Shape;
 use crate::dims::{D, FFN, QKV};
 pub use attention::{ATTENTION, AttentionForm, attention_forms, attention_in};
 pub use attention_proj::{ATTENTION_PROJ, AttentionProjForm, ROW_TILES};
-pub use cast::{CHUNKS, CHUNKS_ATTN, CHUNKS_QKV};
+pub use cast::{CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, qkv_makes_room};
 use cast::{NOTHING, cast_layernorm, casting, casting_around_fc, casting_projection};
 pub use few::{FEW, FewTile, FewWeights};
 
@@ -139,7 +139,10 @@ fn many(chip: Chip, shape: Shape) -> Vec<Launch> {
             }
             None => launches.extend([attention(), product(Gemm::AttnProj)]),
         },
-        None => launches.push(casting_projection(chip, rows)),
+        None => {
+            let projection = casting_projection(chip, rows, &launches[2]);
+            launches.push(projection);
+        }
     }
     launches.extend([product(Gemm::Fc), product(Gemm::Proj)]);
     launches
