@@ -8,7 +8,9 @@ use std::process::Command;
 use libtest_mimic::{Arguments, Completion, Trial};
 use solve::cuda::arch::Arch;
 use solve::cuda::exact;
-use solve::cuda::hopper::plan::{ATTENTION, ATTENTION_PROJ, Chip, Gemm, Launch, attention_forms, direct, product};
+use solve::cuda::hopper::plan::{
+    ATTENTION, ATTENTION_PROJ, Chip, Gemm, Launch, attention_forms, direct, product, qkv_attention,
+};
 use solve::cuda::portable::plan::{TILES, cast};
 use solve::cuda::workspace::{packed, vectors};
 use solve::dims;
@@ -128,7 +130,7 @@ fn instances(file: &str, uses: &str) -> (String, Vec<Vec<String>>) {
 
 /// Shared memory and threads of every Hopper product, in the plan's order of tiles.
 fn hopper_tiles(nvcc: &Path) {
-    let chip = Chip { sms: 132, clusters: [66, 32] };
+    let chip = Chip { sms: 132, clusters: [66, 32], heads: 15 };
     for gemm in Gemm::ALL {
         let (name, epilogue) = match gemm {
             Gemm::Qkv => ("qkv", "HalfEpilogue<Shape, false>"),
@@ -241,6 +243,13 @@ fn hopper_attention(nvcc: &Path) {
         ("Tile::ROW_GROUPS * 10 + Tile::BLOCKS", form.rows * 10 + form.blocks),
     ];
     check(nvcc, file, &format!("{includes}{tile}\n"), &equal.map(|(name, value)| (name.to_owned(), value)));
+    let equal = [
+        ("QkvAttentionSmem::TOTAL", qkv_attention::SHARED),
+        ("QkvAttentionTile::THREADS", qkv_attention::THREADS),
+        ("HEAD_BLOCKS", qkv_attention::BLOCKS),
+    ];
+    let equal = equal.map(|(name, value)| (name.to_owned(), value as usize));
+    check(nvcc, "qkv_attention", "#include \"attention/qkv_attention_tile_sm90a.cuh\"\n", &equal);
     let together = ATTENTION_PROJ.map(|form| (format!("AttentionProj<{}>::TOTAL", form.keys), form.shared as usize));
     check(nvcc, "attention_proj", "#include \"gemm/attention_proj_direct_sm90a.cuh\"\n", &together);
 }

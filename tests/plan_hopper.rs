@@ -4,7 +4,8 @@ use solve::cuda::block::Shape;
 use solve::cuda::exact;
 use solve::cuda::hopper::plan::{
     ATTENTION, ATTENTION_PROJ, CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, Chip, DIRECT_FC_ROWS, DIRECT_ROWS, FEW, FEW_ROWS,
-    FewWeights, Gemm, Kernel, Launch, attention_forms, direct, forward, prepare, product, qkv_makes_room,
+    FewWeights, Gemm, Kernel, Launch, attention_forms, direct, forward, prepare, product, qkv_attention,
+    qkv_makes_room,
 };
 use solve::precision::SolvePrecision;
 
@@ -17,7 +18,7 @@ const SHARED: u32 = 227 << 10;
 
 /// With as many clusters as an H200 has of its SMs: the others are left over in groups of 16 and 18.
 fn chip(sms: usize) -> Chip {
-    Chip { sms, clusters: [sms / 2, sms / 4 - sms / 66] }
+    Chip { sms, clusters: [sms / 2, sms / 4 - sms / 66], heads: sms / 8 - sms / 126 }
 }
 
 fn plans() -> impl Iterator<Item = (usize, Shape, Vec<Launch>)> {
@@ -54,6 +55,7 @@ fn more_rows_are_six_launches_or_five() {
                     assert_eq!(causal, shape.causal);
                     2
                 }
+                Kernel::QkvAttention => 12,
                 Kernel::AttentionProj { .. } => 23,
                 Kernel::Apart { .. } => {
                     assert!(shape.prepared, "LN2 is folded into prepared weights only: {shape:?}");
@@ -62,7 +64,8 @@ fn more_rows_are_six_launches_or_five() {
                 Kernel::Few { .. } | Kernel::FewPrepare | Kernel::TransposeQkv | Kernel::FoldLayernorm2 => 9,
             })
             .collect();
-        assert!(kinds == [0, 1, 2, 3, 4, 5] || kinds == [0, 1, 23, 4, 5], "{shape:?}: {kinds:?}");
+        let right = [&[0, 1, 2, 3, 4, 5][..], &[0, 1, 23, 4, 5], &[0, 12, 3, 4, 5]];
+        assert!(right.contains(&&kinds[..]), "{shape:?}: {kinds:?}");
     }
 }
 
@@ -109,8 +112,8 @@ fn w_qkv_makes_room_for_what_is_cast_when_it_is_dead() {
         if !qkv_makes_room(&plan) {
             continue;
         }
-        let first =
-            plan.iter().position(|launch| matches!(launch.kernel, Kernel::Attention { .. })).expect("attention");
+        let attends = |launch: &Launch| matches!(launch.kernel, Kernel::Attention { .. } | Kernel::QkvAttention);
+        let first = plan.iter().position(attends).expect("attention");
         let cast = |launches: &[Launch]| launches.iter().flat_map(|launch| launch.cast.clone()).collect::<Vec<_>>();
         let (before, behind) = (cast(&plan[..first]), cast(&plan[first..]));
         assert!((0..CHUNKS_QKV).all(|chunk| before.contains(&chunk)), "{shape:?} on {sms}: {plan:?}");
@@ -185,6 +188,11 @@ fn every_row_is_computed() {
                     };
                     assert_eq!(launch.working as usize, blocks, "{what}");
                 }
+                Kernel::QkvAttention => {
+                    let blocks = qkv_attention::BLOCKS as usize;
+                    assert_eq!((shape.batch, shape.seq_len.div_ceil(128)), (1, blocks), "{what}");
+                    assert_eq!(launch.working as usize, 12 * blocks, "{what}");
+                }
                 Kernel::CastLayernorm => assert!(launch.grid[0] as usize >= rows.div_ceil(8), "{what}"),
                 Kernel::Apart { tile } | Kernel::FcScaled { tile } => {
                     let gemm = if matches!(launch.kernel, Kernel::Apart { .. }) { Gemm::AttnProj } else { Gemm::Fc };
@@ -210,6 +218,8 @@ fn a_grid_that_waits_for_itself_fits_the_chip() {
                 Kernel::Few { .. } => ([true, true], sms),
                 Kernel::AttentionProj { .. } => ([true, false], 4 * chip(sms).clusters[1]),
                 Kernel::Gemm { gemm: Gemm::AttnProj, .. } => ([true, false], sms),
+                // The blocks of a cluster wait for each other, and those that cast for the others, which start before them.
+                Kernel::QkvAttention => ([false, false], 8 * chip(sms).heads),
                 _ => ([false, false], usize::MAX),
             };
             let blocks: u32 = launch.grid.iter().product();
@@ -260,7 +270,7 @@ fn every_form_is_chosen_somewhere() {
             }
         }
     }
-    let mut all = Vec::new();
+    let mut all = vec![Kernel::QkvAttention];
     for gemm in Gemm::ALL {
         all.extend((0..product::tiles(gemm).len()).map(|tile| Kernel::Gemm { gemm, tile }));
         all.extend((0..direct::tiles(gemm).len()).map(|tile| Kernel::Direct { gemm, tile }));
@@ -275,6 +285,22 @@ fn every_form_is_chosen_somewhere() {
     }
     let unused: Vec<_> = all.into_iter().filter(|kernel| !chosen.contains(kernel)).collect();
     assert!(unused.is_empty(), "compiled in vain: {unused:?}");
+}
+
+/// Where the chip has no room for all heads and the cast, QKV and attention are two kernels.
+#[test]
+fn qkv_and_attention_are_one_kernel_where_its_clusters_fit() {
+    let together = |heads: usize, seq_len: usize, batch: usize, prepared: bool| {
+        let precision = SolvePrecision::Fast;
+        let shape = Shape { batch, seq_len, causal: false, prepared, precision, guarded: true };
+        let plan = forward(Chip { heads, ..chip(132) }, shape, true);
+        plan.iter().any(|launch| launch.kernel == Kernel::QkvAttention)
+    };
+    for rows in 800..1200 {
+        assert_eq!(together(15, rows, 1, false), (897..=1024).contains(&rows), "{rows} rows");
+        assert!(!together(14, rows, 1, false) && !together(15, rows, 1, true), "{rows} rows");
+    }
+    assert!(!together(15, 512, 2, false));
 }
 
 /// The kernel that knows only one way to cut products waits for blocks that another way would not have.

@@ -1,7 +1,7 @@
 /* One consumer warpgroup of the Hopper attention: 64 query rows against its share of the tiles of keys.
 
-   S(i + 1) = Q K^T is issued before O += P(i) V; the exponentials of tile i + 1 run under that product and those of the other row
-   groups, which take turns at issuing (without turns all drift into the same phase, and the tensor cores serve them in
+   S(i + 1) = Q K^T is issued before O += P(i) V; the exponentials of tile i + 1 run under that product (but of three row groups, whose products
+   are enough, see AttentionTile::EARLY) and those of the other row groups, which take turns at issuing (without turns all drift into the same phase, and the tensor cores serve them in
    slices). Nothing is in flight across the loop's edge: ptxas serialises what is. Whether a tile's exponentials were small enough is asked
    when the next one begins, so that P is packed while the answer is on its way. */
 #pragma once
@@ -70,6 +70,12 @@ struct AttentionConsumer {
 #pragma unroll
     for (int i = 0; i < T::KEYS / 16; i++) Wgmma<64>::rs<1>(o, p[i], v + i * 128, i != 0 || accumulate);
     wgmma_commit();
+  }
+
+  // The first of a tile's keys
+  __device__ __forceinline__ int first_key(int tile) const {
+    if constexpr (T::OWN_FIRST) return (work.row / T::ROWS + work.tiles - 1 - tile) % work.tiles * T::KEYS;
+    return tile * T::KEYS;
   }
 
   // Keys past the end of the sequence, and in the causal case past the row, get no weight.
@@ -156,7 +162,7 @@ struct AttentionConsumer {
         softmax.wary = true;
         scores_of_warp(now.stage);
       }
-      mask(tile * T::KEYS);
+      mask(first_key(tile));
       look();  // of the first tile O is nothing yet: the first product overwrites it
       raw = false;
       bool good = softmax.exponentials(s, tile_sum), more = true;
@@ -175,9 +181,10 @@ struct AttentionConsumer {
         pass_turn();
         tile -= T::KEY_GROUPS;
         wgmma_wait<1>();
-        if (T::MASK_EVERY_TILE) mask(tile * T::KEYS);
+        if (T::MASK_EVERY_TILE) mask(first_key(tile));
+        if (!T::EARLY) wgmma_wait<0>();
         // A row that had no key in its first tile has one in a later tile with hidden keys.
-        raw = softmax.wary || (T::MASK_EVERY_TILE && (tile + 1) * T::KEYS > visible);
+        raw = softmax.wary || (T::CAUSAL && T::MASK_EVERY_TILE && (tile + 1) * T::KEYS > visible);
         if (raw) {
           wgmma_wait<0>();
           release(now.stage);

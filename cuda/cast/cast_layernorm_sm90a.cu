@@ -113,6 +113,7 @@ extern "C" __global__ void __launch_bounds__(256, 5) cast_layernorm(const CastLa
   block -= norm_blocks;
   if (block == 0 && threadIdx.x == 0 && args.cast.alarms != nullptr) {
     args.cast.alarms[ALARMS_WATCHED] = 0;
+    args.cast.alarms[ALARMS_QKV_READ] = 0;
     const void** const buffers = reinterpret_cast<const void**>(args.cast.alarms + ALARMS_BUFFERS);
     buffers[0] = args.x_copy != nullptr ? args.x_copy : args.x;
     buffers[1] = args.output;

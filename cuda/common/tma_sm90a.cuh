@@ -44,6 +44,12 @@ __device__ __forceinline__ void tma_load_4d(uint32_t to, const CUtensorMap* map,
                : "memory");
 }
 
+__device__ __forceinline__ void tma_load_4d_once(uint32_t to, const CUtensorMap* map, int x, int y, int z, int w, uint32_t barrier, uint64_t policy) {
+  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3, %4, %5}], [%6], %7;"
+               ::"r"(to), "l"(map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(barrier), "l"(policy)
+               : "memory");
+}
+
 // 9.7.9.27.1.2 cp.async.bulk.tensor, shared to global; a bulk_commit closes the group
 __device__ __forceinline__ void tma_store_2d(const CUtensorMap* map, uint32_t from, int x, int y) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map), "r"(x), "r"(y), "r"(from) : "memory");

@@ -83,7 +83,7 @@ pub struct Parts {
     pub exact: u64,
     /// (rows, D) half: LN1's output, then attention's, then LN2's
     pub h: u64,
-    /// (rows, 3 D) half: Q | K | V
+    /// (rows, 3 D) half: Q | K | V; where QKV and attention are one kernel, which keeps Q to itself, attention's output in place of Q
     pub qkv: u64,
     /// (rows, D) float: the residual after attention; 0 if it comes into the output, where proj adds to it in place
     pub x1: u64,

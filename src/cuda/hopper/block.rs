@@ -44,7 +44,9 @@ pub fn steps(
         _ => None,
     });
     let alarms = if shape.prepared { 0 } else { buffers.parts.alarms };
+    let fused = launches.iter().any(|launch| launch.kernel == Kernel::QkvAttention);
     let attn_early = shape.prepared
+        || fused
         || launches.iter().any(|launch| {
             matches!(launch.kernel, Kernel::Attention { .. }) && launch.cast.start >= CHUNKS_QKV + CHUNKS_ATTN
         });
@@ -55,7 +57,7 @@ pub fn steps(
     });
     let apart = apart.unwrap_or(0) as u32;
     let packed = if shape.prepared { Packed::kept(&buffers.parts) } else { Packed::of_call(buffers, launches) };
-    let call = Call { buffers, shape, alarms, packed, row_tiles, apart, attn_early, alone };
+    let call = Call { buffers, shape, alarms, packed, row_tiles, apart, attn_early, alone, fused };
     launches.iter().map(|launch| call.step(kernels, launch)).collect()
 }
 
@@ -64,7 +66,17 @@ pub fn prepare(kernels: &Kernels, buffers: &Buffers) -> Result<Vec<Step>, Error>
     let precision = SolvePrecision::Fast;
     let shape = Shape { batch: 0, seq_len: 0, causal: false, prepared: false, precision, guarded: false };
     let packed = Packed::kept(&buffers.parts);
-    let call = Call { buffers, shape, alarms: 0, packed, row_tiles: 0, apart: 0, attn_early: false, alone: false };
+    let call = Call {
+        buffers,
+        shape,
+        alarms: 0,
+        packed,
+        row_tiles: 0,
+        apart: 0,
+        attn_early: false,
+        alone: false,
+        fused: false,
+    };
     let wanted = |launch: &&Launch| launch.kernel == Kernel::FewPrepare || buffers.parts.packed != 0;
     plan::prepare().iter().filter(wanted).map(|launch| call.step(kernels, launch)).collect()
 }
@@ -79,10 +91,12 @@ struct Call<'a> {
     row_tiles: u32,
     /// Tiles of a row in the attention projection where LN2 is folded into the weights and its blocks do not wait for each other, else 0
     apart: u32,
-    /// Whether W_attn is cast before attention begins, so that its product may fetch it while attention runs
+    /// Whether W_attn is cast before the attention projection begins, so that it may fetch it while attention runs
     attn_early: bool,
     /// Whether no other grids of this library run beside these
     alone: bool,
+    /// Whether QKV and attention are one kernel, whose output lies where Q would
+    fused: bool,
 }
 
 impl Call<'_> {
@@ -93,6 +107,7 @@ impl Call<'_> {
             Kernel::Direct { gemm, tile } => (product_name(gemm), self.direct(gemm, &direct::tiles(gemm)[tile])?),
             Kernel::FcShared { tile } => (product_name(Gemm::Fc), self.fc_shared(&direct::FC_SHARED[tile])?),
             Kernel::Attention { form, causal } => ("launch of attention", self.attention(launch, form, causal)?),
+            Kernel::QkvAttention => ("launch of the QKV product and attention", self.qkv_attention(launch)?),
             Kernel::AttentionProj { form } => ("launch of attention and its projection", self.attention_proj(form)?),
             Kernel::Few { weights, tile } => ("launch of the block for few tokens", self.few(weights, tile)?),
             Kernel::FewPrepare => {
@@ -170,7 +185,10 @@ impl Call<'_> {
         let Buffers { x, output, parts: w, .. } = self.buffers;
         let rows = self.rows();
         let early = product::early(self.buffers.rows);
-        let left = views::left(self.left(gemm), gemm.depth(), self.buffers.rows, tile);
+        let left = match gemm {
+            Gemm::AttnProj if self.fused => views::left_of(w.qkv, gemm.depth(), QKV, self.buffers.rows, tile),
+            _ => views::left(self.left(gemm), gemm.depth(), self.buffers.rows, tile),
+        };
         let right = match tile.transposed() {
             true => views::right_transposed(w.qkv_transposed, gemm, tile),
             false => views::right(self.packed.matrix(gemm), gemm, tile),
@@ -302,6 +320,17 @@ impl Call<'_> {
         let maps =
             maps.map(&views::sequences(self.att(), D, self.shape).encode()?).each_more(&[self.shape.seq_len as u64]);
         Ok(if causal { maps } else { maps.words(&self.cast(launch)) })
+    }
+
+    /// `QkvAttentionArgs` behind three maps
+    fn qkv_attention(&self, launch: &Launch) -> Result<Arguments, Error> {
+        let Buffers { parts, rows, .. } = self.buffers;
+        let maps = Arguments::new()
+            .map(&views::qkv_left(parts.h, *rows).encode()?)
+            .map(&views::qkv_head(self.packed.matrix(Gemm::Qkv)).encode()?)
+            .map(&views::sequences(parts.qkv, QKV, self.shape).encode()?);
+        let lengths = pair(self.shape.seq_len as u32, launch.working);
+        Ok(maps.words(&[&[self.bias(Gemm::Qkv), lengths][..], &self.cast(launch)].concat()))
     }
 
     /// `AttentionProjArgs` behind one or two maps

@@ -1,7 +1,9 @@
 //! Every Hopper kernel, found by name once and kept in typed fields.
 
 use super::plan::product::Tile;
-use super::plan::{self, ATTENTION, ATTENTION_PROJ, Chip, FEW, FewWeights, Gemm, Kernel, direct, product};
+use super::plan::{
+    self, ATTENTION, ATTENTION_PROJ, Chip, FEW, FewWeights, Gemm, Kernel, direct, product, qkv_attention,
+};
 use crate::cuda::arch::Arch;
 use crate::cuda::exact;
 use crate::cuda::launch::Function;
@@ -20,6 +22,7 @@ pub struct Kernels {
     pub fc_shared: [Function; 2],
     /// Not causal, causal.
     pub attention: [[Function; ATTENTION.len()]; 2],
+    pub qkv_attention: Function,
     pub attention_proj: [Function; ATTENTION_PROJ.len()],
     /// One per [`FewWeights`].
     pub small: [[Function; FEW.len()]; 3],
@@ -47,6 +50,7 @@ impl Kernels {
             gemm_direct: [const { Vec::new() }; 4],
             fc_shared: [function(Kernel::FcShared { tile: 0 })?, function(Kernel::FcShared { tile: 1 })?],
             attention: [[Function::NONE; ATTENTION.len()]; 2],
+            qkv_attention: function(Kernel::QkvAttention)?,
             attention_proj: [Function::NONE; ATTENTION_PROJ.len()],
             small: [[Function::NONE; FEW.len()]; 3],
             small_prepare: function(Kernel::FewPrepare)?,
@@ -56,7 +60,7 @@ impl Kernels {
             fc_scaled: Vec::new(),
             exact: exact::Kernel::load(&modules, Arch::Sm90a)?,
             wake: modules.function("wake", 0)?,
-            chip: Chip { sms, clusters: [sms / 2, sms / 4] },
+            chip: Chip { sms, clusters: [sms / 2, sms / 4], heads: 0 },
         };
         for tile in 0..product::tiles(Gemm::AttnProj).len() {
             kernels.apart.push(function(Kernel::Apart { tile })?);
@@ -79,6 +83,11 @@ impl Kernels {
             let most = &mut kernels.chip.clusters[usize::from(form.splits == 4)];
             *most = clusters.min(*most);
         }
+        kernels.chip.heads = kernels.qkv_attention.most_clusters(
+            qkv_attention::BLOCKS,
+            qkv_attention::THREADS,
+            plan::shared_bytes(Kernel::QkvAttention),
+        )?;
         for causal in [false, true] {
             for form in plan::attention_forms(causal) {
                 kernels.attention[usize::from(causal)][form] = function(Kernel::Attention { form, causal })?;
@@ -104,6 +113,7 @@ impl Kernels {
             Kernel::Direct { gemm, tile } => self.gemm_direct[gemm as usize][tile],
             Kernel::FcShared { tile } => self.fc_shared[tile],
             Kernel::Attention { form, causal } => self.attention[usize::from(causal)][form],
+            Kernel::QkvAttention => self.qkv_attention,
             Kernel::AttentionProj { form } => self.attention_proj[form],
             Kernel::Few { weights, tile } => self.small[weights as usize][tile],
             Kernel::FewPrepare => self.small_prepare,
@@ -131,6 +141,7 @@ pub fn symbol(kernel: Kernel) -> String {
             let blocks = if form.blocks > 1 { format!("x{}", form.blocks) } else { String::new() };
             format!("attention_{}x{}{blocks}_f16{}", form.rows, form.keys, if causal { "_causal" } else { "" })
         }
+        Kernel::QkvAttention => "qkv_attention".into(),
         Kernel::AttentionProj { form } => {
             let form = &ATTENTION_PROJ[form];
             format!("attention_proj_{}_{}", if form.packed { "packed" } else { "direct" }, form.keys)

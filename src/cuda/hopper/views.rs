@@ -27,6 +27,26 @@ pub fn left(base: u64, depth: usize, rows: usize, tile: &Tile) -> View {
     View::new(Element::F16, base, [depth, rows], &[2 * depth], [64, tile.m as u32], Swizzle::B128, Promotion::B256)
 }
 
+/// The same in rows of `pitch`.
+pub fn left_of(base: u64, depth: usize, pitch: usize, rows: usize, tile: &Tile) -> View {
+    let (depth, rows) = (depth as u64, rows as u64);
+    let strides = [2 * pitch as u64];
+    View::new(Element::F16, base, [depth, rows], &strides, [64, tile.m as u32], Swizzle::B128, Promotion::B256)
+}
+
+/// LN1's output in boxes of 128 rows and 64 columns.
+pub fn qkv_left(base: u64, rows: usize) -> View {
+    let (depth, rows) = (D as u64, rows as u64);
+    View::new(Element::F16, base, [depth, rows], &[2 * depth], [64, 128], Swizzle::B128, Promotion::B256)
+}
+
+/// W_qkv in boxes of 64 rows and a head's columns of Q, K and V.
+pub fn qkv_head(base: u64) -> View {
+    let d = D as u64;
+    let dims = [64, d, d / 64, 3];
+    View::new(Element::F16, base, dims, &[6 * d, 128, 2 * d], [64, 64, 1, 3], Swizzle::B128, Promotion::B256)
+}
+
 /// The left operand of a direct product: slabs of 64 columns, in boxes of two slabs and the rows of a tile.
 pub fn direct_left(base: u64, depth: usize, rows: usize, tile: &Tile) -> View {
     let (depth, rows) = (depth as u64, rows as u64);

@@ -35,10 +35,11 @@ const CAST_BESIDE: u32 = 9;
 const CAST_BESIDE_RATE: usize = 40;
 
 /// Whether W_qkv may lie where the last of W_proj will: as much of W_proj is cast when the QKV product has had its weights, by attention, which waits for
-/// that, or behind it.
+/// that, or behind it; in one kernel with QKV for the blocks that read it.
 #[must_use]
 pub fn qkv_makes_room(launches: &[Launch]) -> bool {
-    let before = launches.iter().take_while(|launch| !matches!(launch.kernel, Kernel::Attention { .. }));
+    let attends = |launch: &&Launch| matches!(launch.kernel, Kernel::Attention { .. } | Kernel::QkvAttention);
+    let before = launches.iter().take_while(|launch| !attends(launch));
     let before = before.filter(|launch| !launch.cast.is_empty()).map(|launch| launch.cast.end).max();
     before.is_some_and(|end| end <= CHUNKS - CHUNKS_QKV)
 }

@@ -1,6 +1,7 @@
 //! Which Hopper kernels serve a call and on which grids: pure numbers, tested without a GPU.
 //!
-//! Up to [`FEW_ROWS`] rows one resident kernel computes the block. Above, six kernels, or five while attention fits into the kernel of its projection.
+//! Up to [`FEW_ROWS`] rows one resident kernel computes the block. Above, six kernels, or five while attention fits into the kernel of its projection, or
+//! where it is in one with QKV.
 //! From the caller's weights the products read them as they are up to [`DIRECT_ROWS`] rows, where hardly any is read twice; FC, which converts them while
 //! the attention projection leaves its SMs idle, up to [`DIRECT_FC_ROWS`]. In all other calls they read fp16 weights, each in the tile whose waves of blocks take the least
 //! time, and SMs that a product or attention leaves idle cast weights for the kernels after it.
@@ -11,6 +12,7 @@ mod cast;
 pub mod direct;
 mod few;
 pub mod product;
+pub mod qkv_attention;
 
 use std::ops::Range;
 
@@ -30,6 +32,8 @@ pub struct Chip {
     pub sms: usize,
     /// Clusters of two and of four blocks that run at the same time, a block to an SM: fewer than the SMs would hold where their groups have odd sizes.
     pub clusters: [usize; 2],
+    /// Clusters of eight blocks, a head each, of QKV and attention in one kernel that run at the same time.
+    pub heads: usize,
 }
 
 /// Rows up to which the one resident kernel is the faster way; measured on an H200.
@@ -41,7 +45,7 @@ pub const DIRECT_ROWS: usize = 128;
 pub const DIRECT_FC_ROWS: usize = 256;
 
 /// A compiled kernel. `Apart` is the attention projection for weights that LN2 is folded into, whose blocks do not wait for each other, `FcScaled` FC
-/// behind it.
+/// behind it; `QkvAttention` is QKV and attention in one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "named after cuda/")]
 pub enum Kernel {
@@ -50,6 +54,7 @@ pub enum Kernel {
     Direct { gemm: Gemm, tile: usize },
     FcShared { tile: usize },
     Attention { form: usize, causal: bool },
+    QkvAttention,
     AttentionProj { form: usize },
     Apart { tile: usize },
     FcScaled { tile: usize },
@@ -116,6 +121,9 @@ fn many(chip: Chip, shape: Shape) -> Vec<Launch> {
     if !shape.prepared && rows <= DIRECT_ROWS {
         return direct_products(shape);
     }
+    if let Some(both) = qkv_attention::qkv_attention(chip, shape) {
+        return both.to_vec();
+    }
     let attention = || attention::attention(chip, shape);
     let product = |gemm| product::product(chip, gemm, rows, shape.prepared);
     if !shape.prepared
@@ -169,6 +177,7 @@ pub fn shared_bytes(kernel: Kernel) -> u32 {
         Kernel::Direct { gemm, tile } => direct::tiles(gemm)[tile].shared,
         Kernel::FcShared { tile } => direct::FC_SHARED[tile].shared,
         Kernel::Attention { form, .. } => ATTENTION[form].shared,
+        Kernel::QkvAttention => qkv_attention::SHARED,
         Kernel::AttentionProj { form } => ATTENTION_PROJ[form].shared,
         Kernel::Few { weights, tile } => FEW[tile].shared[usize::from(weights == FewWeights::Prepared)],
     }

@@ -1,0 +1,234 @@
+/* QKV and attention of 897 to 1024 rows as one kernel: the eight blocks of a cluster have a head, each 128 rows of it.
+
+   A block multiplies its rows of h by the head's 3 x 64 columns of W_qkv, as gemm_qkv_128x192 does. Its Q, K and V, rounded to fp16, are turned into its own
+   shared memory, where K and V are the first tile of keys that its queries meet. For the other seven blocks they go to memory, and to the one before in the
+   cluster straight into its shared memory, too, so that this has a second tile by the time that the others' may be read. These come through the ring that
+   the product has left.
+
+   What a copy has stored is there for copies of other multiprocessors when the storing thread has waited for its end and then released it, 0.5 + 0.75 us; a
+   warp of its own does that, under the attention of the own tile. Who waits for a block is told by a barrier of its own, so that tiles come as they are ready.
+
+   att lies where Q would in qkv (rows, 2304): other heads may still be reading h.
+
+   Limiter: as of the two kernels, on 96 multiprocessors; against two kernels it saves their edge, Q, K and V on their way through L2 for the most part, and
+   the exchange between the halves of the keys. */
+#pragma once
+#include "attention/attention_output_sm90a.cuh"
+#include "attention/qkv_attention_tile_sm90a.cuh"
+#include "cast/cast_sm90a.cuh"
+#include "common/cluster_sm90a.cuh"
+
+struct QkvAttentionArgs {
+  const float* bias;  // (2304)
+  int seq_len, working;  // blocks that do not cast
+  CastArgs cast;
+};
+
+struct QkvAttention {
+  using T = QkvAttentionTile;
+  using S = QkvHeadShape;
+  static constexpr int ALL_DRAINED = (S::K_BLOCKS / S::STAGES - 1) % 2, TURNED_BARRIER = 6;
+  static_assert(S::K_BLOCKS % S::STAGES == 0);
+
+  const CUtensorMap *h, *weights, *qkv;
+  const QkvAttentionArgs& args;
+  QkvAttentionSmem smem;
+  int head, rank;
+
+  __device__ __forceinline__ void init() const {
+    init_barriers<T>(smem, {T::ROW_GROUPS, T::ROW_GROUPS}, 0);
+    for (int s = 0; s < S::STAGES; s++) {
+      mbarrier_init(smem.full(s), 1);
+      mbarrier_init(smem.drained(s), S::WARPGROUPS);
+    }
+    mbarrier_init(smem.bias_full(), 1);
+    for (int g = 0; g < T::ROW_GROUPS; g++) mbarrier_init(smem.turned(g), 4);  // by warp
+    mbarrier_init(smem.wanted(), 1);
+    mbarrier_init(smem.taken(), 1);
+    for (int i = 0; i < HEAD_BLOCKS; i++) mbarrier_init(smem.published(i), 1);
+    fence_mbarrier_init();
+    prefetch_tensor_map(h);
+    prefetch_tensor_map(weights);
+    prefetch_tensor_map(qkv);
+  }
+
+  __device__ __forceinline__ int column(int matrix) const { return matrix * D + head * HEAD_DIM; }
+
+  // ---- the thread that asks for tiles
+
+  __device__ __forceinline__ void load_stage(int stage, int k_block) const {
+    const uint32_t to = smem.ring() + stage * S::STAGE_BYTES;
+    tma_load_2d(to, h, k_block * S::DEPTH, rank * S::BM, smem.full(stage));
+    tma_load_4d_once(to + S::A_BYTES, weights, 0, k_block * S::DEPTH, head, 0, smem.full(stage), evict_first_policy());
+  }
+
+  __device__ __forceinline__ void multiply() const {
+#pragma unroll
+    for (int s = 0; s < S::STAGES; s++) mbarrier_expect(smem.full(s), S::STAGE_BYTES);
+    mbarrier_expect(smem.bias_full(), QkvAttentionSmem::BIAS_BYTES);
+    pdl_wait();
+    pdl_launch();
+#pragma unroll
+    for (int s = 0; s < S::STAGES; s++) {
+      load_stage(s, s);
+      if (s > 0) continue;
+#pragma unroll
+      for (int m = 0; m < 3; m++) bulk_load(smem.biases() + 4 * HEAD_DIM * m, args.bias + column(m), 4 * HEAD_DIM, smem.bias_full());
+    }
+    Ring<S::STAGES> at;
+    for (int k_block = S::STAGES; k_block < S::K_BLOCKS; k_block++, at.advance()) {
+      mbarrier_wait_or_fault(smem.drained(at.stage), at.parity);
+      mbarrier_expect(smem.full(at.stage), S::STAGE_BYTES);
+      load_stage(at.stage, k_block);
+    }
+  }
+
+  __device__ __forceinline__ void load_keys(int matrix, int tile, uint32_t to, uint32_t barrier) const {
+    mbarrier_expect(barrier, T::KV_BYTES);
+    load_rows<T::KEYS, T::READ_ONCE>(to, qkv, column(matrix), tile * T::KEYS, 0, barrier);
+  }
+
+  __device__ __forceinline__ void attend() const {
+    const int next = (rank + 1) % HEAD_BLOCKS;
+    mbarrier_wait_or_fault(smem.drained(0), ALL_DRAINED);
+    mbarrier_expect(smem.k_full(1), T::KV_BYTES);
+    mbarrier_expect(smem.v_full(1), T::KV_BYTES);
+    cluster_signal(cluster_address(smem.wanted(), next));
+    for (int s = 1; s < S::STAGES; s++) mbarrier_wait_or_fault(smem.drained(s), ALL_DRAINED);
+    Ring<T::STAGES> ring;
+    ring.advance();
+    ring.advance();
+    for (int i = 2; i < HEAD_BLOCKS; i++, ring.advance()) {
+      const int tile = (rank + i) % HEAD_BLOCKS;
+      cluster_wait_or_fault(smem.published(tile), 0);
+      fence_async_global();
+      if (i == T::STAGES) {
+        // No copy reads the own tile any more, and nobody speaks to this block once it may end.
+        mbarrier_wait_or_fault(smem.published(rank), 0);
+        mbarrier_wait_or_fault(smem.published(next), 0);
+        mbarrier_wait_or_fault(smem.taken(), 0);
+      }
+      if (i >= T::STAGES) mbarrier_wait_or_fault(smem.empty(ring.stage), 0);
+      load_keys(1, tile, smem.k(ring.stage), smem.k_full(ring.stage));
+      load_keys(2, tile, smem.v(ring.stage), smem.v_full(ring.stage));
+      if (i == 2) {
+        mbarrier_wait_or_fault(smem.k_full(1), 0);
+        mbarrier_wait_or_fault(smem.v_full(1), 0);
+        cluster_signal(cluster_address(smem.taken(), next));
+      }
+    }
+  }
+
+  // ---- the warp that hands the own tile on
+
+  __device__ __forceinline__ void hand_on(uint32_t from, uint32_t to, uint32_t full, int before) const {
+    cluster_copy(cluster_address(to, before), from, 64 * 128, cluster_address(full, before));
+  }
+
+  __device__ __forceinline__ void publish() const {
+    if (elect_one()) {
+      const int before = (rank + HEAD_BLOCKS - 1) % HEAD_BLOCKS;
+#pragma unroll
+      for (int g = 0; g < T::ROW_GROUPS; g++) {
+        const int at = 64 * 128 * g, row = rank * T::ROWS + 64 * g;
+        mbarrier_wait_or_fault(smem.turned(g), 0);
+        tma_store_3d(qkv, smem.k(0) + at, column(1), row, 0);
+        tma_store_3d(qkv, smem.v(0) + at, column(2), row, 0);
+        if (g == 0) mbarrier_wait_or_fault(smem.wanted(), 0);
+        hand_on(smem.k(0) + at, smem.k(1) + at, smem.k_full(1), before);
+        hand_on(smem.v(0) + at, smem.v(1) + at, smem.v_full(1), before);
+      }
+      bulk_commit();
+      bulk_wait<0>();
+      fence_async_global();
+    }
+    __syncwarp();
+    const uint32_t lane = threadIdx.x % 32;
+    if (lane < HEAD_BLOCKS) cluster_signal_released(cluster_address(smem.published(rank), lane));
+  }
+
+  // ---- the warpgroups
+
+  // Accumulators and biases become rows of K, V and Q. K and V first, for which others wait.
+  __device__ __forceinline__ void turn(const float (&d)[S::BN / 2], const float2 (&bias)[S::BN / 8], int group, int warp) const {
+    const int lane = threadIdx.x % 32, row = 64 * group + 16 * warp + lane % 16;
+    const uint32_t places[3] = {smem.q(), smem.k(0), smem.v(0)};
+#pragma unroll
+    for (int i = 0; i < 3; i++) {
+      const int matrix = (i + 1) % 3;
+#pragma unroll
+      for (int c = 0; c < 8; c += 2) {  // two groups of 8 columns make one stmatrix
+        uint32_t packed[4];
+#pragma unroll
+        for (int u = 0; u < 2; u++) {
+          const float* x = d + 4 * (8 * matrix + c + u);
+          const float2 b = bias[8 * matrix + c + u];
+          packed[2 * u] = pack_half2(x[0] + b.x, x[1] + b.y);
+          packed[2 * u + 1] = pack_half2(x[2] + b.x, x[3] + b.y);
+        }
+        stmatrix_x4(places[matrix] + swizzle_128(row, c + lane / 16), packed[0], packed[1], packed[2], packed[3]);
+      }
+      if (i == 0) continue;
+      fence_async_shared();
+      __syncwarp();
+      if (i == 1 && elect_one()) mbarrier_arrive(smem.turned(group));
+    }
+  }
+
+  __device__ __forceinline__ void project(int group, int warp) const {
+    float d[S::BN / 2], none[1];
+    float2 bias[S::BN / 8];
+    const auto under_last = [&] {
+      mbarrier_wait_or_fault(smem.bias_full(), 0);
+#pragma unroll
+      for (int i = 0; i < S::BN / 8; i++) bias[i] = load_shared_2(smem.biases() + threadIdx.x % 4 * 8 + 32 * i);
+    };
+    Ring<S::STAGES> at;
+    multiply_tile<S, false>(d, none, 0, at, smem.ring(), smem.full(0), smem.drained(0), group, [](int) {}, under_last);
+    turn(d, bias, group, warp);
+  }
+
+  __device__ __forceinline__ void consume(int group, int warp) const {
+    project(group, warp);
+    named_barrier_sync(TURNED_BARRIER, 128 * T::CONSUMERS);
+    if (warp == 0 && elect_one()) {
+      mbarrier_arrive(smem.q_full(group));
+      mbarrier_arrive(group == 0 ? smem.k_full(0) : smem.v_full(0));
+    }
+    AttentionWork work;
+    work.head = head;
+    work.sequence = work.first = work.stream = 0;
+    work.row = rank * T::ROWS + 64 * group;
+    work.seq_len = args.seq_len;
+    work.tiles = HEAD_BLOCKS;
+    work.streams = 1;
+    AttentionConsumer<T> consumer(smem, work, group, warp);
+    consumer.run();
+    store_output(consumer, qkv);
+  }
+
+  __device__ __forceinline__ void run() const {
+    const int warp = uniform_warp();
+    if (warp == 4 * T::CONSUMERS && elect_one()) init();
+    __syncthreads();
+    cluster_arrive();
+    cluster_wait();  // all barriers are there
+    if (warp < 4 * T::CONSUMERS) {
+      registers_increase<T::CONSUMER_REGISTERS>();
+      consume(warp / 4, warp % 4);
+      return;
+    }
+    registers_decrease<T::PRODUCER_REGISTERS>();
+    if (warp == 4 * T::CONSUMERS) {
+      if (elect_one()) {
+        multiply();
+        attend();
+      }
+    } else if (warp == 4 * T::CONSUMERS + 1) {
+      publish();
+    } else if (warp == 4 * T::CONSUMERS + 2) {  // tells who casts that W_qkv has been read
+      for (int s = 0; s < S::STAGES; s++) mbarrier_wait_or_fault(smem.drained(s), ALL_DRAINED);
+      if (elect_one()) add_released(args.cast.alarms + ALARMS_QKV_READ, 1);
+    }
+  }
+};
