@@ -25,8 +25,13 @@ fn portable_names() -> Vec<String> {
 
 fn hopper_names() -> Vec<String> {
     use hopper::plan::{ATTENTION_PROJ, FEW, FewWeights, Gemm, Kernel, attention_forms, direct, product};
-    let mut all = vec![Kernel::CastLayernorm, Kernel::FewPrepare, Kernel::TransposeQkv, Kernel::FoldLayernorm2];
-    all.push(Kernel::QkvAttention);
+    let mut all = vec![
+        Kernel::CastLayernorm,
+        Kernel::QkvAttention,
+        Kernel::FewPrepare,
+        Kernel::TransposeQkv,
+        Kernel::FoldLayernorm2,
+    ];
     all.extend((0..product::tiles(Gemm::AttnProj).len()).map(|tile| Kernel::Apart { tile }));
     let whole = (0..product::tiles(Gemm::Fc).len()).filter(|&tile| product::tiles(Gemm::Fc)[tile].tail == 0);
     all.extend(whole.map(|tile| Kernel::FcScaled { tile }));
