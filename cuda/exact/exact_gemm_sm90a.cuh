@@ -62,19 +62,27 @@ struct Units {
   __device__ __forceinline__ int column() const { return tile() % columns * F::BN; }
 };
 
-/* sum = the product over `k_blocks` k-blocks, by one warpgroup. With PARTS the tensor cores have no sum longer than the
-   small products of a k-block and the large ones of the next; and the second warpgroup begins when the first one has
-   its first products, so that one multiplies while the other adds up (else 1024 rows take 2 us more). */
-template <class F, bool PARTS>
-__device__ __forceinline__ void multiply(float (&sum)[F::BN / 2], Ring<F::SLOTS>& at, uint32_t shared, int k_blocks, int thread) {
+// A part of a sum is added to it.
+struct AddPart {
+  template <int N>
+  __device__ __forceinline__ void operator()(float (&sum)[N], const float (&part)[N]) const {
+#pragma unroll
+    for (int i = 0; i < N; i++) sum[i] += part[i];
+  }
+};
+
+/* add(sum, part) for parts of the product over `k_blocks` k-blocks, by one warpgroup: the tensor cores, which cut sums off, have none longer than the small
+   products of a k-block and the large ones of the next. The second warpgroup begins when the first one has its first products, so that one multiplies
+   while the other adds up (else 1024 rows take 2 us more). */
+template <class F, class Add>
+__device__ __forceinline__ void multiply(float (&sum)[F::BN / 2], Ring<F::SLOTS>& at, uint32_t shared, int k_blocks, int thread, Add add) {
   constexpr uint64_t A_FORM = wgmma_descriptor<128>(16, 1024), B_FORM = wgmma_descriptor<128>(IMAGE, 1024);
   const bool releases = thread % 128 == 0;
   const int group = uniform_group();
   const uint32_t ring = shared + S_RING + group * IMAGE;
-  float part[F::BN / 2];
-  float(&d)[F::BN / 2] = PARTS ? part : sum;
+  float d[F::BN / 2];
 #pragma unroll
-  for (int i = 0; i < F::BN / 2; i++) sum[i] = d[i] = 0.f;  // else the compiler keeps its registers from the kernel's start
+  for (int i = 0; i < F::BN / 2; i++) d[i] = 0.f;  // else the compiler keeps its registers from the kernel's start
   // The two places before `stage`: nothing reads them any more.
   const auto release_before = [&](int stage) {
 #pragma unroll
@@ -83,11 +91,9 @@ __device__ __forceinline__ void multiply(float (&sum)[F::BN / 2], Ring<F::SLOTS>
   };
   const auto end_part = [&] {
     wgmma_wait<0>();
-#pragma unroll
-    for (int i = 0; i < F::BN / 2; i++)
-      if (PARTS) sum[i] += d[i];
+    add(sum, d);
   };
-  if (PARTS && group == 1) named_barrier_sync(SECOND_BARRIER, CONSUMERS);
+  if (group == 1) named_barrier_sync(SECOND_BARRIER, CONSUMERS);
   int k = 0;
   do {
     const int hi = at.stage;
@@ -108,17 +114,14 @@ __device__ __forceinline__ void multiply(float (&sum)[F::BN / 2], Ring<F::SLOTS>
 #pragma unroll
     for (int i = 0; i < 4; i++) Wgmma<F::BN>::template ss<1>(d, wgmma_further(a_hi, 32 * i), wgmma_further(b_hi, 2048 * i), 1);
     wgmma_commit();
-    if constexpr (PARTS)
-      end_part();
-    else
-      wgmma_wait<1>();
+    end_part();
     if (k > 0 && !stands_back) release_before(hi);  // the k-block before
-    if (PARTS && k == 0 && group == 0) named_barrier_arrive(SECOND_BARRIER, CONSUMERS);
+    if (k == 0 && group == 0) named_barrier_arrive(SECOND_BARRIER, CONSUMERS);
     mbarrier_wait_or_fault(shared + F::FULL + 8 * at.stage, at.parity);
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < 4; i++)
-      Wgmma<F::BN>::template ss<1>(d, wgmma_further(a_lo, 32 * i), wgmma_further(b_hi, 2048 * i), !PARTS || i != 0);
+      Wgmma<F::BN>::template ss<1>(d, wgmma_further(a_lo, 32 * i), wgmma_further(b_hi, 2048 * i), i != 0);
 #pragma unroll
     for (int i = 0; i < 4; i++) Wgmma<F::BN>::template ss<1>(d, wgmma_further(a_hi, 32 * i), wgmma_further(b_lo, 2048 * i), 1);
     wgmma_commit();
@@ -178,7 +181,9 @@ __device__ __forceinline__ void product_to_images(Ring<F::SLOTS>& at, uint32_t s
     using Vectors = ColumnVectors<F::BN>;
     Vectors::fetch(shared, to.inverses + column, to.biases + column);
     float d[F::BN / 2];
-    multiply<F, true>(d, at, shared, D / 64, thread);
+#pragma unroll
+    for (int i = 0; i < F::BN / 2; i++) d[i] = 0.f;
+    multiply<F>(d, at, shared, D / 64, thread, AddPart());
     const Scales scales = Scales::found(shared, to.half, to.parity);
     const float a_inverse = inverse(scales.norm), out_scale = scales.product;
     uint32_t pairs = Vectors::put(shared, to.half ? a_inverse : a_inverse * out_scale, to.half ? 1.f : out_scale) + lane % 4 * 16;
@@ -234,7 +239,9 @@ struct Spot {
 };
 
 // sum = A B without the scales of B, fp32, for a unit of W_attn or, if `proj`, of W_proj. `turn` is the caller's, 0 at first.
-template <class F>
+// ONE_CHUNK: no unit is longer than what has one set of scales, which are then undone in the sum, not in each part (1024 rows -3 us; the general kernel, where
+// it is more code, +2 to +3).
+template <class F, bool ONE_CHUNK>
 __device__ __forceinline__ void multiply_unit(float (&sum)[F::BN / 2], int& turn, Ring<F::SLOTS>& at, uint32_t shared, const ExactArgs& args,
                                               bool proj, int k_blocks, const Spot<F>& spot) {
   constexpr int CHUNK_BLOCKS = CHUNK / 64;
@@ -248,17 +255,30 @@ __device__ __forceinline__ void multiply_unit(float (&sum)[F::BN / 2], int& turn
     if (const int thread = thread_index(); thread % 128 < F::BN / 4)
       copy_async_16(inverses(thread) + thread % 128 * 16,
                     Memory(args).vectors() + (proj ? V_INVERSE_PROJ : V_INVERSE_ATTN) + chunk * D + spot.column + thread % 128 * 4);
-    float d[F::BN / 2];
-    multiply<F, false>(d, at, shared, min(CHUNK_BLOCKS, k_blocks), thread_index());
-    const int thread = thread_index();
-    copy_async_wait();
-    named_barrier_sync(GROUP_BARRIER + thread / 128, 128);
+    const auto await_inverses = [] {
+      copy_async_wait();
+      named_barrier_sync(GROUP_BARRIER + thread_index() / 128, 128);
+    };
+    const auto own_inverses = [&] { return inverses(thread_index()) + thread_index() % 4 * 8; };
+    const auto undo = [](uint32_t pairs, auto each) {
 #pragma unroll
-    for (int i = 0; i < F::BN / 8; i++) {
-      const float2 c = load_shared_2(inverses(thread) + thread % 4 * 8 + i * 32);
+      for (int i = 0; i < F::BN / 8; i++) {
+        const float2 c = load_shared_2(pairs + i * 32);
 #pragma unroll
-      for (int u = 0; u < 4; u++) sum[4 * i + u] = fmaf(d[4 * i + u], u % 2 ? c.y : c.x, sum[4 * i + u]);
+        for (int u = 0; u < 4; u++) each(4 * i + u, u % 2 ? c.y : c.x);
+      }
+    };
+    if constexpr (ONE_CHUNK) {
+      multiply<F>(sum, at, shared, k_blocks, thread_index(), AddPart());
+      await_inverses();
+      undo(own_inverses(), [&](int i, float c) { sum[i] *= c; });
+      return;
     }
+    await_inverses();
+    const uint32_t pairs = own_inverses();
+    multiply<F>(sum, at, shared, min(CHUNK_BLOCKS, k_blocks), thread_index(), [&](float (&sum)[F::BN / 2], const float (&part)[F::BN / 2]) {
+      undo(pairs, [&](int i, float c) { sum[i] = fmaf(part[i], c, sum[i]); });
+    });
   }
 }
 
@@ -273,7 +293,7 @@ __device__ __forceinline__ void product_to_parts(Ring<F::SLOTS>& at, uint32_t sh
 #pragma unroll 1
   while (units.more()) {
     float sum[F::BN / 2];
-    multiply_unit<F>(sum, turn, at, shared, args, proj, units.k_blocks, spot);
+    multiply_unit<F, ONCE>(sum, turn, at, shared, args, proj, units.k_blocks, spot);
     if constexpr (ONCE) {
       const int warp = thread_index() / 32;
       store_rows(shared + S_BOX + warp * BOX_BYTES,

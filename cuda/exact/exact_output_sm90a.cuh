@@ -47,7 +47,7 @@ __device__ __forceinline__ void product_to_output(Ring<WIDE_SLOTS>& at, uint32_t
   if (units.more()) {
     float sum[F::BN / 2];
     int turn = 0;
-    multiply_unit<F>(sum, turn, at, shared, args, true, units.k_blocks, spot);
+    multiply_unit<F, Meeting::BEHIND_LOOP>(sum, turn, at, shared, args, true, units.k_blocks, spot);
 #pragma unroll
     for (int quarter = 0; quarter < QUARTERS; quarter++) {
       float4* to = part_at(spot.part, quarter);

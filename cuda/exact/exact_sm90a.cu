@@ -115,5 +115,5 @@ extern "C" __global__ void __launch_bounds__(exact90::THREADS, 1) exact(const Ex
       few_rows<FEW_ROWS>(args, from_shared);
     return;
   }
-  compute(shared, [&] { supply(args, shared); }, [&] { consume(args, shared, reduce); });
+  compute(shared, [&] { supply(args, shared); }, [&]() __attribute__((always_inline)) { consume(args, shared, reduce); });
 }
