@@ -1,8 +1,8 @@
-/* The first kernel of the chain: h(rows, 768) fp16 = LayerNorm(x; gamma1, beta1), packed fp16 = part of the weights, vectors = the small parameters,
+/* The first kernel of the chain: h(filled, 768) fp16 = LayerNorm(x; gamma1, beta1), packed fp16 = part of the weights, vectors = the small parameters,
    statistics = EMPTY (rows x tiles words, through which the blocks of the attention projection speak), or facts of each row for the one that does
    without.
 
-   grid: ceil(rows / 8) LayerNorm blocks, last - first cast blocks (one chunk each), 10 blocks for the rest; 256 threads.
+   grid: ceil(filled / 8) LayerNorm blocks, last - first cast blocks (one chunk each), 10 blocks for the rest; 256 threads.
    Limiter: L2 at 1024 rows (7.1 MB of W_qkv, 3.1 MB of x, all requested at once; cold, device memory), the launch itself for few rows.
    Everything later in the chain may read inputs and write its own outputs as soon as it starts, because this kernel lets its successors start only after
    its own predecessor has ended. */
@@ -16,7 +16,7 @@
 
 struct CastLayernormArgs {
   const float* x;   // (rows, 768), 16-byte aligned
-  __half* h;        // (rows, 768)
+  __half* h;        // (filled, 768)
   float* vectors;   // b_qkv | b_attn | gamma2 | beta2 | b_fc | b_proj
   unsigned long long* statistics;  // (rows, tiles)
   int rows, tiles;
@@ -24,6 +24,7 @@ struct CastLayernormArgs {
   float* x_copy;  // (rows, 768): x once more, for a call that overwrites it; may be null
   float* output;  // only told to whoever comes behind the chain
   RowFacts* facts;  // (rows); may be null
+  int filled;  // rows of h: behind the last one of x, they are that one again
 };
 
 // 9.7.9.8 ld with an L2 policy
@@ -67,7 +68,7 @@ __device__ __forceinline__ void watch_vector(unsigned* alarms, int i, float v) {
 extern "C" __global__ void __launch_bounds__(256, 5) cast_layernorm(const CastLayernormArgs args) {
   pdl_wait();
   pdl_launch();
-  const int chunks = args.cast.last - args.cast.first, norm_blocks = (args.rows + 7) / 8;
+  const int chunks = args.cast.last - args.cast.first, norm_blocks = (args.filled + 7) / 8;
   const bool aligned = aligned_16(args.cast.weights);
   int block = blockIdx.x;
   if (block < chunks) {
@@ -95,7 +96,8 @@ extern "C" __global__ void __launch_bounds__(256, 5) cast_layernorm(const CastLa
   block -= chunks;
   if (block < norm_blocks) {
     __shared__ float4 affine[2 * D / 4];
-    const size_t row = min(block * 8 + static_cast<int>(threadIdx.x / 32), args.rows - 1);  // the last one by all warps that are left over
+    const int at = block * 8 + static_cast<int>(threadIdx.x / 32);
+    const size_t row = min(at, args.rows - 1), to = min(at, args.filled - 1);  // the last one by all warps that are left over
     LayernormRow one;
     one.load(args.x + row * D);
     fetch_affine(smem_address(affine), args.cast.weights + GAMMA1, aligned);
@@ -107,7 +109,7 @@ extern "C" __global__ void __launch_bounds__(256, 5) cast_layernorm(const CastLa
     if (args.facts != nullptr && threadIdx.x % 32 == 0) args.facts[row] = row_facts(moments.x, moments.y, {of_residual.x, of_residual.y});
     copy_async_wait();
     __syncthreads();
-    one.store_scaled(smem_address(affine), args.h + row * D);
+    one.store_scaled(smem_address(affine), args.h + to * D);
     return;
   }
   block -= norm_blocks;

@@ -57,8 +57,10 @@ const fn per_row(arch: Arch) -> [usize; 3] {
     [D * F16, if matches!(arch, Arch::Sm90a) { 0 } else { D * F32 }, FFN * F16]
 }
 
-/// Bytes of statistics a row, 24 words of 8: written for the rows of whole tiles.
+/// Bytes of statistics a row, 24 words of 8.
 const STATISTICS: usize = 192;
+/// Tiles that hang over the last row write its statistics for rows that do not exist, and read what is behind it in h, att and f; from h up to 192 rows, into what
+/// comes behind it.
 const TILE_ROWS: usize = 128;
 
 const _: () = assert!((packed::LEN * F16).is_multiple_of(256) && (vectors::LEN * F32).is_multiple_of(256));
@@ -178,7 +180,7 @@ impl Workspace {
         let mut next = stages;
         let [h, x1, f] = per_row(self.device.arch).map(|bytes| {
             let here = next;
-            next += (bytes * self.rows) as u64;
+            next += (bytes * self.rows.next_multiple_of(TILE_ROWS)) as u64;
             if bytes == 0 { 0 } else { here }
         });
         let statistics = next;
@@ -220,7 +222,7 @@ impl Sizes {
         }
         // A prepared block that never has more than a few rows needs its weights in one fast form only.
         let only_few = hopper && prepared && rows <= FEW_ROWS;
-        let stages = rows * per_row(arch).iter().sum::<usize>() + whole_tiles * STATISTICS;
+        let stages = whole_tiles * (per_row(arch).iter().sum::<usize>() + STATISTICS);
         Self {
             packed: if only_few { 0 } else { packed::LEN * F16 },
             qkv_transposed: if hopper && prepared && !only_few { D * QKV * F16 } else { 0 },

@@ -143,7 +143,9 @@ fn check(
     let purpose = if shape.prepared { Purpose::Prepared(shape.precision) } else { Purpose::Stateless };
     let workspace = device.run(|| Workspace::new(device, rows, purpose)).expect("a workspace");
     // f takes the place of qkv, and the output that of x1, unless these are kept for a look at them.
-    let (qkv, x1) = (Memory::poisoned(rows * QKV / 2), Memory::poisoned(rows * D));
+    // Tiles read what is behind the last row, and leave it as it is.
+    let room = rows.next_multiple_of(128) - rows;
+    let (qkv, x1) = (Memory::poisoned((rows + room) * QKV / 2), Memory::poisoned(rows * D));
     let parts = Parts { qkv: qkv.at(), x1: x1.at(), ..workspace.parts() };
     for (part, bytes) in [(parts.h, 2 * D), (parts.f, 2 * FFN)] {
         poison(part, bytes * rows);
@@ -167,6 +169,8 @@ fn check(
     output.check_guards();
     qkv.check_guards();
     x1.check_guards();
+    let behind = read_halves(parts.qkv + 2 * (rows * QKV) as u64, room * QKV);
+    assert!(behind.iter().all(|value| value.is_nan()), "what is behind QKV, {shape:?}");
 
     let w = |p: Param| &host_weights[p.offset..p.offset + p.len];
     let matrix = |p: Param| rounded(w(p));

@@ -6,6 +6,7 @@ use super::plan::product::Tile;
 use super::plan::{
     self, ATTENTION, ATTENTION_PROJ, CHUNKS_ATTN, CHUNKS_QKV, FEW, FewWeights, Gemm, Kernel, Launch, ROW_TILES,
 };
+use super::plan::qkv_attention::ROWS as ATTENDED_ROWS;
 use super::plan::{direct, product};
 use super::views::{self, slab};
 use crate::cuda::block::{Buffers, Shape};
@@ -177,8 +178,10 @@ impl Call<'_> {
         let rows = pair(self.rows(), self.row_tiles);
         let output = if self.shape.prepared { 0 } else { *output };
         let facts = if self.apart > 0 { self.row_facts()[0] } else { 0 };
+        // K and V of what is behind the last row are multiplied by zeros, which takes numbers.
+        let filled = if self.fused { self.buffers.rows.next_multiple_of(ATTENDED_ROWS) } else { self.buffers.rows };
         let first = [*x, parts.h, parts.vectors, parts.statistics, rows];
-        Arguments::new().words(&first).words(&cast).words(&[*x_copy, output, facts])
+        Arguments::new().words(&first).words(&cast).words(&[*x_copy, output, facts, filled as u64])
     }
 
     fn gemm(&self, launch: &Launch, gemm: Gemm, tile: &Tile) -> Result<Arguments, Error> {
@@ -186,7 +189,7 @@ impl Call<'_> {
         let rows = self.rows();
         let early = product::early(self.buffers.rows);
         let left = match gemm {
-            Gemm::AttnProj if self.fused => views::left_of(w.qkv, gemm.depth(), QKV, self.buffers.rows, tile),
+            Gemm::AttnProj if self.fused => views::left_of(w.qkv, gemm.depth(), QKV, self.buffers.rows, tile.m),
             _ => views::left(self.left(gemm), gemm.depth(), self.buffers.rows, tile),
         };
         let right = match tile.transposed() {
@@ -326,7 +329,7 @@ impl Call<'_> {
     fn qkv_attention(&self, launch: &Launch) -> Result<Arguments, Error> {
         let Buffers { parts, rows, .. } = self.buffers;
         let maps = Arguments::new()
-            .map(&views::qkv_left(parts.h, *rows).encode()?)
+            .map(&views::left_of(parts.h, D, D, *rows, ATTENDED_ROWS).encode()?)
             .map(&views::qkv_head(self.packed.matrix(Gemm::Qkv)).encode()?)
             .map(&views::sequences(parts.qkv, QKV, self.shape).encode()?);
         let lengths = pair(self.shape.seq_len as u32, launch.working);

@@ -18,26 +18,24 @@ fn swizzle(bytes: u32) -> Swizzle {
     }
 }
 
+/// Rows of whole boxes. A box that hangs over the end of its matrix takes the copy engine longer, for every row that is not there: prepared 897, 961 and 992
+/// rows took 43.9, 44.6 and 43.5 us, and 42.1, 42.9 and 42.6 with room behind the end (H200). What lies there becomes rows that nobody stores.
+fn whole(rows: usize, high: usize) -> u64 {
+    rows.next_multiple_of(high) as u64
+}
+
 /// The left operand (rows, depth), in boxes of 64 columns and the rows of a tile, or as for a direct product.
 pub fn left(base: u64, depth: usize, rows: usize, tile: &Tile) -> View {
-    if tile.depth() == 128 {
-        return direct_left(base, depth, rows, tile);
+    match tile.depth() {
+        128 => direct_left(base, depth, rows, tile),
+        _ => left_of(base, depth, depth, rows, tile.m),
     }
-    let (depth, rows) = (depth as u64, rows as u64);
-    View::new(Element::F16, base, [depth, rows], &[2 * depth], [64, tile.m as u32], Swizzle::B128, Promotion::B256)
 }
 
-/// The same in rows of `pitch`.
-pub fn left_of(base: u64, depth: usize, pitch: usize, rows: usize, tile: &Tile) -> View {
-    let (depth, rows) = (depth as u64, rows as u64);
-    let strides = [2 * pitch as u64];
-    View::new(Element::F16, base, [depth, rows], &strides, [64, tile.m as u32], Swizzle::B128, Promotion::B256)
-}
-
-/// LN1's output in boxes of 128 rows and 64 columns.
-pub fn qkv_left(base: u64, rows: usize) -> View {
-    let (depth, rows) = (D as u64, rows as u64);
-    View::new(Element::F16, base, [depth, rows], &[2 * depth], [64, 128], Swizzle::B128, Promotion::B256)
+/// Rows of `pitch`, of which it is the first `depth` columns, in boxes `high`.
+pub fn left_of(base: u64, depth: usize, pitch: usize, rows: usize, high: usize) -> View {
+    let dims = [depth as u64, whole(rows, high)];
+    View::new(Element::F16, base, dims, &[2 * pitch as u64], [64, high as u32], Swizzle::B128, Promotion::B256)
 }
 
 /// W_qkv in boxes of 64 rows and a head's columns of Q, K and V.
@@ -49,15 +47,17 @@ pub fn qkv_head(base: u64) -> View {
 
 /// The left operand of a direct product: slabs of 64 columns, in boxes of two slabs and the rows of a tile.
 pub fn direct_left(base: u64, depth: usize, rows: usize, tile: &Tile) -> View {
-    let (depth, rows) = (depth as u64, rows as u64);
+    let (depth, rows) = (depth as u64, whole(rows, tile.m));
     let boxed = [64, tile.m as u32, 2];
     View::new(Element::F16, base, [64, rows, depth / 64], &[2 * depth, 128], boxed, Swizzle::B128, Promotion::B256)
 }
 
-/// The right operand (depth, columns), in boxes of 64 rows and the slabs of a tile.
+/// The right operand (depth, columns), in boxes of 64 rows and the slabs of a tile. Where the last tile hangs over the edge, its slabs there are columns of the
+/// next row.
 pub fn right(base: u64, gemm: Gemm, tile: &Tile) -> View {
     let (columns, wide) = (gemm.columns() as u64, slab(tile));
-    let dims = [u64::from(wide), gemm.depth() as u64, columns / u64::from(wide)];
+    let slabs = whole(gemm.columns(), tile.n) / u64::from(wide);
+    let dims = [u64::from(wide), gemm.depth() as u64, slabs];
     let boxed = [wide, tile.depth(), tile.n as u32 / wide];
     View::new(Element::F16, base, dims, &[2 * columns, 2 * u64::from(wide)], boxed, swizzle(2 * wide), Promotion::B256)
 }
