@@ -1,8 +1,8 @@
 /* One consumer warpgroup of the Hopper attention: 64 query rows against its share of the tiles of keys.
 
    S(i + 1) = Q K^T is issued before O += P(i) V; the exponentials of tile i + 1 run under that product (but of three row groups, whose products
-   are enough, see AttentionTile::EARLY) and those of the other row groups, which take turns at issuing (without turns all drift into the same phase, and the tensor cores serve them in
-   slices). Nothing is in flight across the loop's edge: ptxas serialises what is. Whether a tile's exponentials were small enough is asked
+   are enough, see AttentionTile::EARLY) and those of the other row groups, which take turns at issuing (without turns all drift into the same phase,
+   and the tensor cores serve them in slices). Nothing is in flight across the loop's edge: ptxas serialises what is. Whether a tile's exponentials were small enough is asked
    when the next one begins, so that P is packed while the answer is on its way. */
 #pragma once
 #include "attention/attention_tile_sm90a.cuh"

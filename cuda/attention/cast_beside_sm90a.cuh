@@ -1,5 +1,6 @@
 /* The cast as a role for single warps of a block that does something else: a chunk of 4096 weights a warp and turn, from a place of its own in shared
-   memory. Like cast_role it waits for its predecessor only before it writes where W_qkv may have been. Weights that are not 16-byte aligned come from the boundary before them on.
+   memory. Like cast_role it waits for its predecessor only before it writes where W_qkv may have been. Weights that are not 16-byte aligned
+   come from the boundary before them on.
    Limiter: the latency of memory, then of shared memory beside wgmma; at most three chunks a warp are hidden under attention at 1024 rows. */
 #pragma once
 #include "attention/attention_tile_sm90a.cuh"

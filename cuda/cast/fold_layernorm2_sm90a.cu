@@ -11,35 +11,27 @@ __device__ int row() { return threadIdx.x / SIDE; }
 __device__ int column() { return threadIdx.x % SIDE; }
 static_assert(FFN % SIDE == 0 && D % SIDE == 0);
 
-// Of all threads' values, to all; in an order that is always the same
-__device__ float block_sum(float v, float (&scratch)[SIDE][SIDE + 1]) {
+// Of what threads put into a column of scratch, to all lanes of that number; in an order that is always the same
+__device__ float sum_below(float v, float (&scratch)[SIDE][SIDE + 1], int to_row, int to_column) {
   __syncthreads();
-  scratch[row()][column()] = v;
+  scratch[to_row][to_column] = v;
   __syncthreads();
   float sum = 0.f;
   for (int i = 0; i < SIDE; i++) sum += scratch[i][column()];
-#pragma unroll
-  for (int offset = 16; offset; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
   return sum;
 }
 
 // Of the threads' in this column
-__device__ float column_sum(float v, float (&scratch)[SIDE][SIDE + 1]) {
-  __syncthreads();
-  scratch[row()][column()] = v;
-  __syncthreads();
-  float sum = 0.f;
-  for (int i = 0; i < SIDE; i++) sum += scratch[i][column()];
-  return sum;
-}
+__device__ float column_sum(float v, float (&scratch)[SIDE][SIDE + 1]) { return sum_below(v, scratch, row(), column()); }
 
 // Of a row's threads, to the lane of that number in every warp
-__device__ float row_sum(float v, float (&scratch)[SIDE][SIDE + 1]) {
-  __syncthreads();
-  scratch[column()][row()] = v;
-  __syncthreads();
-  float sum = 0.f;
-  for (int i = 0; i < SIDE; i++) sum += scratch[i][column()];
+__device__ float row_sum(float v, float (&scratch)[SIDE][SIDE + 1]) { return sum_below(v, scratch, column(), row()); }
+
+// Of all threads', to all
+__device__ float block_sum(float v, float (&scratch)[SIDE][SIDE + 1]) {
+  float sum = column_sum(v, scratch);
+#pragma unroll
+  for (int offset = 16; offset; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
   return sum;
 }
 

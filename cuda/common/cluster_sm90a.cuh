@@ -1,6 +1,7 @@
 /* Blocks of one cluster: they meet, and write into each other's shared memory. */
 #pragma once
 #include <cstdint>
+#include "common/mbarrier_sm90a.cuh"
 
 // PTX ISA 9.0, 10 special registers
 __device__ __forceinline__ uint32_t cluster_rank() {
@@ -35,22 +36,18 @@ __device__ __forceinline__ void cluster_signal(uint32_t barrier_there) {
 __device__ __forceinline__ void cluster_signal_released(uint32_t barrier_there) {
   asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier_there) : "memory");
 }
-// 9.7.13.15.16 mbarrier.try_wait, bounded as mbarrier_wait_or_fault
+// 9.7.13.15.16 mbarrier.try_wait for such a signal
+__device__ __forceinline__ bool cluster_try_wait(uint32_t barrier, uint32_t parity) {
+  uint32_t done;
+  asm volatile(
+      "{\n.reg .pred p;\n"
+      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n}\n"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return done;
+}
 __device__ __forceinline__ void cluster_wait_or_fault(uint32_t barrier, uint32_t parity) {
-  uint32_t done = 0, tries = 0;
-  while (true) {
-    asm volatile(
-        "{\n.reg .pred p;\n"
-        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
-        "selp.u32 %0, 1, 0, p;\n}\n"
-        : "=r"(done)
-        : "r"(barrier), "r"(parity)
-        : "memory");
-    if (done) return;
-    asm volatile(
-        "{\n.reg .pred p;\n.reg .u64 nowhere;\n"
-        "setp.gt.u32 p, %0, 1000000000;\n"
-        "mov.u64 nowhere, 0;\n"
-        "@p st.global.u32 [nowhere], %0;\n}\n" ::"r"(++tries));
-  }
+  for (uint32_t tries = 0; !cluster_try_wait(barrier, parity);) bound_tries(++tries);
 }

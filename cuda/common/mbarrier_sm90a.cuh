@@ -57,15 +57,16 @@ __device__ __forceinline__ void mbarrier_wait(uint32_t barrier, uint32_t parity)
     if (++tries > 1000000000u) __trap();
 }
 
-// The same in kernels with setmaxnreg: a trap that both roles can reach makes ptxas ignore it, so that consumers spill; this one faults.
+// The end of a bounded wait in kernels with setmaxnreg: a trap that both roles can reach makes ptxas ignore it, so that consumers spill; this one faults.
+__device__ __forceinline__ void bound_tries(uint32_t tries) {
+  asm volatile(
+      "{\n.reg .pred p;\n.reg .u64 nowhere;\n"
+      "setp.gt.u32 p, %0, 1000000000;\n"
+      "mov.u64 nowhere, 0;\n"
+      "@p st.global.u32 [nowhere], %0;\n}\n" ::"r"(tries));
+}
 __device__ __forceinline__ void mbarrier_wait_or_fault(uint32_t barrier, uint32_t parity) {
-  uint32_t tries = 0;
-  while (!mbarrier_try_wait(barrier, parity))
-    asm volatile(
-        "{\n.reg .pred p;\n.reg .u64 nowhere;\n"
-        "setp.gt.u32 p, %0, 1000000000;\n"
-        "mov.u64 nowhere, 0;\n"
-        "@p st.global.u32 [nowhere], %0;\n}\n" ::"r"(++tries));
+  for (uint32_t tries = 0; !mbarrier_try_wait(barrier, parity);) bound_tries(++tries);
 }
 
 // The place in a ring of STAGES buffers and the parity its barriers have there.

@@ -239,8 +239,7 @@ struct Spot {
 };
 
 // sum = A B without the scales of B, fp32, for a unit of W_attn or, if `proj`, of W_proj. `turn` is the caller's, 0 at first.
-// ONE_CHUNK: no unit is longer than what has one set of scales, which are then undone in the sum, not in each part (1024 rows -3 us; the general kernel, where
-// it is more code, +2 to +3).
+// ONE_CHUNK: no unit is longer than what has one set of scales, which are then undone in the sum, not in each part (1024 rows -3 us).
 template <class F, bool ONE_CHUNK>
 __device__ __forceinline__ void multiply_unit(float (&sum)[F::BN / 2], int& turn, Ring<F::SLOTS>& at, uint32_t shared, const ExactArgs& args,
                                               bool proj, int k_blocks, const Spot<F>& spot) {

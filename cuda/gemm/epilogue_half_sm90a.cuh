@@ -102,7 +102,8 @@ struct HalfEpilogue {
       const uint32_t to = staging + box * BOX_BYTES;
       if (AHEAD < BOXES && box > 0) {
 #pragma unroll
-        for (int i = 0; i < AHEAD * COLUMNS / 8; i++) v[i] = load_shared_2(bias_at + (threadIdx.x % 4) * 8 + ((OWN_BIASES ? 0 : wide(n)) + box * COLUMNS + 8 * i) * 4);
+        for (int i = 0; i < AHEAD * COLUMNS / 8; i++)
+          v[i] = load_shared_2(bias_at + (threadIdx.x % 4) * 8 + ((OWN_BIASES ? 0 : wide(n)) + box * COLUMNS + 8 * i) * 4);
       }
 #pragma unroll
       for (int i = 0; i < COLUMNS / 8; i += 2) {  // two groups of 8 columns make one stmatrix

@@ -1,7 +1,7 @@
 /* output(rows, 768) fp32 = x1 + f(rows, 3072) W_proj + b_proj, K split over the blocks of a cluster.
    grid: tiles * splits blocks in clusters of `splits` (fixed in the kernel); without a split, min(tiles, multiprocessors).
-   64 x 192 in two parts of K make 128 blocks at 1024 rows, with a tail up to 1040. Limiter: shared memory under wgmma (16 KB per 96 clocks of it), then 25 KB per block between
-   SMs. 128 x 96 moves 17 KB for the same products and is 0.9 us slower; 128 x 192 in four parts would move 13, but 32 clusters of four do not fit. */
+   64 x 192 in two parts of K make 128 blocks at 1024 rows, with a tail up to 1040. Limiter: shared memory under wgmma (16 KB per 96 clocks of it),
+   then 25 KB per block between SMs. 128 x 96 moves 17 KB for the same products and is 0.9 us slower; 128 x 192 in four parts would move 13, but 32 clusters of four do not fit. */
 #include "dims.h"
 #include "gemm/epilogue_exchange_sm90a.cuh"
 #include "gemm/epilogue_whole_sm90a.cuh"

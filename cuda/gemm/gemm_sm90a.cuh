@@ -45,7 +45,8 @@ struct GemmShape {
   static constexpr int LEAD = STAGES < 4 ? STAGES - 1 : 3;
   static_assert(BM == 64 || BM == 128 || BM == 192, "one to three warpgroups");
   static_assert(!TAIL || (DEPTH == 64 && SWIZZLE == 128 && BN % TAIL_COLUMNS == 0), "a tail's columns lie in one slab");
-  static_assert(N % (SWIZZLE / 2) == 0 && K % (DEPTH * SPLITS) == 0 && (BN % (SWIZZLE / 2) == 0 || (TRANSPOSED && DEPTH == 64)) && STAGES <= K_BLOCKS, "whole tiles");
+  static_assert(BN % (SWIZZLE / 2) == 0 || (TRANSPOSED && DEPTH == 64), "whole slabs");
+  static_assert(N % (SWIZZLE / 2) == 0 && K % (DEPTH * SPLITS) == 0 && STAGES <= K_BLOCKS, "whole tiles");
 };
 
 // Shared memory of a block from its 1024-byte aligned start: the ring, what the epilogue wants, the barriers.

@@ -1,6 +1,6 @@
 /* LayerNorm of rows of 768, a warp each, in registers: mean, then the biased variance about it, then (x - mean) rstd gamma + beta as fp16.
-   gamma and beta come through shared memory, once a block and asked for together with x. In registers beside x they would not fit, and the compiler fetches them
-   two by two behind the sums, each time waiting for L2. */
+   gamma and beta come through shared memory, once a block and asked for together with x. In registers beside x they would not fit, and the compiler
+   fetches them two by two behind the sums, each time waiting for L2. */
 #pragma once
 #include <cuda_fp16.h>
 #include "common/copy_sm90a.cuh"

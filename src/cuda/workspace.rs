@@ -59,8 +59,8 @@ const fn per_row(arch: Arch) -> [usize; 3] {
 
 /// Bytes of statistics a row, 24 words of 8.
 const STATISTICS: usize = 192;
-/// Tiles that hang over the last row write its statistics for rows that do not exist, and read what is behind it in h, att and f; from h up to 192 rows, into what
-/// comes behind it.
+/// Tiles that hang over the last row write statistics of rows that do not exist, and read what is behind it in h, att and f. So these have room for whole
+/// tiles of 128 rows; those of 192 read on into what lies behind h.
 const TILE_ROWS: usize = 128;
 
 const _: () = assert!((packed::LEN * F16).is_multiple_of(256) && (vectors::LEN * F32).is_multiple_of(256));

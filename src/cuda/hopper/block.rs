@@ -3,10 +3,10 @@
 use super::kernels::Kernels;
 use super::packed::Packed;
 use super::plan::product::Tile;
+use super::plan::qkv_attention::ROWS as ATTENDED_ROWS;
 use super::plan::{
     self, ATTENTION, ATTENTION_PROJ, CHUNKS_ATTN, CHUNKS_QKV, FEW, FewWeights, Gemm, Kernel, Launch, ROW_TILES,
 };
-use super::plan::qkv_attention::ROWS as ATTENDED_ROWS;
 use super::plan::{direct, product};
 use super::views::{self, slab};
 use crate::cuda::block::{Buffers, Shape};

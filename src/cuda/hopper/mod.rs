@@ -1,4 +1,4 @@
-//! The kernels of Hopper: six launches that overlap, or for a few tokens one that stays resident.
+//! The kernels of Hopper: launches that overlap, or for a few tokens one kernel that stays resident.
 
 pub mod block;
 pub mod kernels;

@@ -3,8 +3,8 @@
 //! Up to [`FEW_ROWS`] rows one resident kernel computes the block. Above, six kernels, or five while attention fits into the kernel of its projection, or
 //! where it is in one with QKV.
 //! From the caller's weights the products read them as they are up to [`DIRECT_ROWS`] rows, where hardly any is read twice; FC, which converts them while
-//! the attention projection leaves its SMs idle, up to [`DIRECT_FC_ROWS`]. In all other calls they read fp16 weights, each in the tile whose waves of blocks take the least
-//! time, and SMs that a product or attention leaves idle cast weights for the kernels after it.
+//! the attention projection leaves its SMs idle, up to [`DIRECT_FC_ROWS`]. In all other calls they read fp16 weights, each in the tile whose waves of
+//! blocks take the least time, and SMs that a product or attention leaves idle cast weights for the kernels after it.
 
 mod attention;
 mod attention_proj;
