@@ -59,7 +59,7 @@ def time_seq(ours, flush, seq, compiled, rounds):
         for name, (kind, graph) in make_peers(x, parameters, compiled).items()
     }
     for precision, processes in ours.items():
-        processes.begin(seq, seed)
+        processes.begin(seq, seed, ["solve", "handle"] if precision == "fast" else ["solve"])
         name, contestant = "libsolve solve()", processes.contestant("solve")
         entries[name if precision == "fast" else f"{name}, {precision}"] = ("stateless", contestant, contestant.output)
     contestant = ours["fast"].contestant("handle")

@@ -10,7 +10,7 @@ from block import make_inputs
 from clock import Contestant, flusher
 from library import Library
 
-PROCESSES = 5
+PROCESSES = 9
 
 
 class Remotes:
@@ -19,10 +19,10 @@ class Remotes:
     def __init__(self, path, precision):
         self.processes = [Remote(path, precision) for _ in range(PROCESSES)]
 
-    def begin(self, seq, seed):
-        """From now on it is about this length and these inputs."""
+    def begin(self, seq, seed, apis):
+        """From now on it is about this length, these inputs and these of 'solve' and 'handle'."""
         for process in self.processes:
-            process.ask("begin", seq, seed)
+            process.ask("begin", seq, seed, apis)
 
     def end(self):
         for process in self.processes:
@@ -90,17 +90,19 @@ class Server:
         self.library = Library(path)
         self.flush = flusher()
 
-    def begin(self, seq, seed):
+    def begin(self, seq, seed, apis):
         x, weights = make_inputs(seq, seed)
-        self.out = {api: torch.full_like(x, torch.nan) for api in ("solve", "handle")}
-        self.handle = self.library.prepare(weights)
-        self.contestants = {
-            "solve": Contestant(self.library.solve_from_places(x, self.out["solve"], weights), self.flush),
-            "handle": Contestant([self.library.forward(self.handle, x, self.out["handle"])], self.flush),
+        self.out = {api: torch.full_like(x, torch.nan) for api in apis}
+        self.handle = self.library.prepare(weights) if "handle" in apis else None
+        calls = {
+            "solve": lambda out: self.library.solve_from_places(x, out, weights),
+            "handle": lambda out: [self.library.forward(self.handle, x, out)],
         }
+        self.contestants = {api: Contestant(calls[api](out), self.flush) for api, out in self.out.items()}
 
     def end(self):
-        self.library.destroy(self.handle)
+        if self.handle:
+            self.library.destroy(self.handle)
 
     def sample(self, api, i):
         return self.contestants[api].sample(i)

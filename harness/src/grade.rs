@@ -64,9 +64,15 @@ pub struct Plan {
 impl Plan {
     /// The longest sequence of all phases.
     fn max_seq(&self) -> usize {
-        let cases = cases::suite(self.suite, self.max_case, self.seed);
-        let case = cases.iter().map(|c| c.seq).max().unwrap_or(1);
+        let case = self.cases().iter().map(|c| c.seq).max().unwrap_or(1);
         self.seqs.iter().copied().max().unwrap_or(1).max(case).max(traps::SEQ)
+    }
+
+    /// What has to be right.
+    fn cases(&self) -> Vec<Case> {
+        let mut cases = cases::suite(self.suite, self.max_case, self.seed);
+        cases.retain(|case| case.promised(self.precision));
+        cases
     }
 
     /// The contract that this case is under: the one asked for, or that of fast on hard cases. Asking for fast changes
@@ -154,7 +160,7 @@ fn blank(lib: &Path, name: &str, plan: &Plan) -> Candidate {
 
 impl Grade<'_> {
     fn run(&mut self) -> Result<(), Failure> {
-        let cases = cases::suite(self.plan.suite, self.plan.max_case, self.plan.seed);
+        let cases = self.plan.cases();
         let trapped = self.plan.traps;
         self.ui.expect(1 + cases.len() + timing::steps(self.plan) + if trapped { traps::STEPS } else { 0 });
         self.ui.step("loading");

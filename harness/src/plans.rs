@@ -126,7 +126,7 @@ fn precision_plans(plan: &Plan, lower: &[&str]) -> Vec<Plan> {
 const FEW: usize = 130;
 
 /// Processes that share the runs of the record.
-const PROCESSES: usize = 7;
+const PROCESSES: usize = 9;
 
 /// Samples for the record: fewer than for a single length.
 const RECORD: Budget = Budget {

@@ -19,8 +19,8 @@ const SHORTEST: f64 = 0.5;
 const QUEUED: usize = 96;
 /// The longest spin, in us.
 const LONGEST_SPIN: f64 = 20_000.0;
-/// Runs that are timed, and runs that are looked into.
-const RUNS: (usize, usize) = (15, 6);
+/// Runs that are timed, at least so many in all and of each process, so that its own speed is known; and runs that are looked into.
+const RUNS: (usize, usize, usize) = (15, 3, 6);
 /// After so many runs of a process its weights go elsewhere: where they lie is worth up to 3 % (H200, 16 rows).
 const RUNS_A_PLACE: usize = 4;
 
@@ -97,7 +97,9 @@ fn runs(
     }
     let mut samples = Samples { ended_by: "number of runs", ..Samples::default() };
     let (mut timed, mut looked) = (Vec::new(), Vec::new());
-    for (k, which) in stream.child(3).permutation(RUNS.0 + RUNS.1).into_iter().enumerate() {
+    let (least, each, more) = RUNS;
+    let wanted = least.max(each * rigs.len());
+    for (k, which) in stream.child(3).permutation(wanted + more).into_iter().enumerate() {
         let s = stream.child(100 + k as u64);
         let (turn, process) = (k / rigs.len(), k % rigs.len());
         let (rig, (shape, overhead)) = (&mut *rigs[process], before[process]);
@@ -106,7 +108,7 @@ fn runs(
             rig.move_weights();
         }
         let run = |done: &Done| clocks::Run::of(done, process, shape.calls, f64::from(shape.spin_us), overhead);
-        if (which as usize) < RUNS.0 {
+        if (which as usize) < wanted {
             let done = rig.call(&content, &shape.manner())?;
             judge(&done.accuracy).map_err(|f| grade.diagnose(&content, f).during("after a run of calls"))?;
             timed.push(run(&done));
