@@ -143,12 +143,12 @@ fn check(
     let purpose = if shape.prepared { Purpose::Prepared(shape.precision) } else { Purpose::Stateless };
     let workspace = device.run(|| Workspace::new(device, rows, purpose)).expect("a workspace");
     // f takes the place of qkv, and the output that of x1, unless these are kept for a look at them.
-    // Tiles read what is behind the last row, and leave it as it is.
+    // Tiles read what is behind the last row, numbers or not, and leave it as it is.
     let room = rows.next_multiple_of(128) - rows;
     let (qkv, x1) = (Memory::poisoned((rows + room) * QKV / 2), Memory::poisoned(rows * D));
     let parts = Parts { qkv: qkv.at(), x1: x1.at(), ..workspace.parts() };
     for (part, bytes) in [(parts.h, 2 * D), (parts.f, 2 * FFN)] {
-        poison(part, bytes * rows);
+        poison(part, bytes * (rows + room));
     }
     poison(parts.packed, 2 * packed::LEN);
     if shape.prepared {
