@@ -206,7 +206,8 @@ impl Call<'_> {
         let mut words = match gemm {
             Gemm::Qkv => {
                 let early = if self.shape.prepared { early } else { 0 };
-                [&[bias, pair(rows, launch.working), pair(early, 0)][..], &self.cast(launch)].concat()
+                let first = [bias, pair(rows, launch.working), pair(early, 0)];
+                [&first[..], &self.cast(launch), &[self.buffers.parts.key_lengths]].concat()
             }
             Gemm::AttnProj if self.apart > 0 => {
                 let [facts, row_parts] = self.row_facts();
@@ -318,11 +319,13 @@ impl Call<'_> {
         if ATTENTION[form].blocks > 1 {
             let seq_len = self.shape.seq_len;
             let lengths = pair(seq_len as u32, ATTENTION[form].groups(seq_len) as u32);
-            return Ok(maps.words(&[self.att(), lengths]).words(&self.cast(launch)));
+            let cast = self.cast(launch);
+            return Ok(maps.words(&[&[self.att(), lengths][..], &cast, &[parts.key_lengths]].concat()));
         }
         let maps =
             maps.map(&views::sequences(self.att(), D, self.shape).encode()?).each_more(&[self.shape.seq_len as u64]);
-        Ok(if causal { maps } else { maps.words(&self.cast(launch)) })
+        let maps = if causal { maps } else { maps.words(&self.cast(launch)) };
+        Ok(maps.each_more(&[parts.key_lengths]))
     }
 
     /// `QkvAttentionArgs` behind three maps
