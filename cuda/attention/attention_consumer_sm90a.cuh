@@ -2,12 +2,13 @@
 
    S(i + 1) = Q K^T is issued before O += P(i) V; the exponentials of tile i + 1 run under that product (but of three row groups, whose products
    are enough, see AttentionTile::EARLY) and those of the other row groups, which take turns at issuing (without turns all drift into the same phase,
-   and the tensor cores serve them in slices). Nothing is in flight across the loop's edge: ptxas serialises what is. */
+   and the tensor cores serve them in slices). Nothing is in flight across the loop's edge: ptxas serialises what is. Whether a tile's exponentials were small enough is asked
+   when the next one begins, so that P is packed while the answer is on its way. */
 #pragma once
 #include "attention/attention_tile_sm90a.cuh"
-#include "attention/lengths_sm90a.cuh"
 #include "attention/softmax_sm90a.cuh"
 #include "common/fragment_sm90a.cuh"
+#include "common/mma_sm80.cuh"
 #include "common/sync_sm90a.cuh"
 #include "common/wgmma_sm90a.cuh"
 
@@ -19,7 +20,6 @@ struct AttentionConsumer {
   const int row_group, key_group;
   const int row;      // first query of the warpgroup
   const int visible;  // all of its rows see the keys below
-  float q_squares;    // of the warp's longest query
   uint32_t q[4][4];
   float s[T::KEYS / 2];
   uint32_t p[T::KEYS / 16][4];
@@ -89,56 +89,21 @@ struct AttentionConsumer {
       if (8 * (i >> 2) + (i & 1) >= ((i & 2) ? end1 : end0)) s[i] = -INFINITY;
   }
 
-  // The warp's queries; and where a block has made its keys itself, 16 of these. Under the first products
-  __device__ __forceinline__ void measure() {
-    const int lane = this->lane(), rows = 2048 * warp;
-    q_squares = longest_of_16(rows_smem() + rows, lane);
-    if constexpr (T::OWN_FIRST) {
-      const float keys = longest_of_16(smem.k(0) + 8192 * group + rows, lane);
-      if (elect_one()) {
-        store_shared(smem.key_squares(work.tiles + 4 * group + warp), keys);
-        mbarrier_arrive(smem.measured());
+  // The scores again, by one warp alone: they may be slow, they are rare.
+  __device__ __forceinline__ void scores_of_warp(int stage) {
+    const int lane = this->lane();
+#pragma unroll
+    for (int i = 0; i < T::KEYS / 2; i++) s[i] = 0;
+#pragma unroll 1
+    for (int k = 0; k < 4; k++) {
+      uint32_t a[4], b[4];
+      ldmatrix_x4(rows_smem() + swizzle_128(16 * warp + (lane & 15), 2 * k + (lane >> 4)), a);
+#pragma unroll
+      for (int i = 0; i < T::KEYS / 16; i++) {
+        ldmatrix_x4(smem.k(stage) + swizzle_128(16 * i + 8 * (lane >> 4) + (lane & 7), 2 * k + (lane >> 3 & 1)), b);
+        MmaSm80::mma(*reinterpret_cast<float(*)[4]>(s + 8 * i), a, b[0], b[1]);
+        MmaSm80::mma(*reinterpret_cast<float(*)[4]>(s + 8 * i + 4), a, b[2], b[3]);
       }
-    }
-  }
-
-  // Whether scores with these keys are
-  __device__ __forceinline__ bool small(int keys) const { return q_squares * load_shared(smem.key_squares(keys)) <= TAME_SQUARES; }
-
-  /* Behind the second tile's scores, which nobody has to wait for: whether the scores of all others are small. Then Q becomes log2(e) / 8 Q, so that p is
-     2^s without a multiplication. Where errors are magnified, with large scores, Q must keep what it was rounded to. */
-  __device__ __forceinline__ bool judge() {
-    mbarrier_wait_or_fault(smem.measured(), 0);
-    const bool all_small = !__any_sync(~0u, !small(work.stream));
-    if (softmax.tame && !all_small) softmax.grow_wild();
-    if constexpr (T::SCALES_Q) {
-      if (!T::Q_REGISTERS) named_barrier_sync(1 + T::CONSUMERS + group, 128);  // no product of the warpgroup reads Q any more
-      if (softmax.tame) scale_q();
-      if (!T::Q_REGISTERS) named_barrier_sync(1 + T::CONSUMERS + group, 128);
-    }
-    return softmax.tame;
-  }
-
-  __device__ __forceinline__ void scale_q() {
-    const __half2 scale = __float2half2_rn(SCORE_SCALE);
-    const auto times = [&](uint32_t& pair) {
-      const __half2 x = __hmul2(*reinterpret_cast<const __half2*>(&pair), scale);
-      pair = *reinterpret_cast<const uint32_t*>(&x);
-    };
-    if constexpr (T::Q_REGISTERS) {
-#pragma unroll
-      for (int i = 0; i < 16; i++) times(q[i / 4][i % 4]);
-    } else {
-      const uint32_t rows = rows_smem() + 2048 * warp + 16 * lane();
-#pragma unroll
-      for (int i = 0; i < 4; i++) {
-        uint32_t v[4];
-        load_shared_words(rows + 512 * i, v);
-#pragma unroll
-        for (uint32_t& pair : v) times(pair);
-        store_shared_words(rows + 512 * i, v);
-      }
-      fence_async_shared();
     }
   }
 
@@ -174,38 +139,37 @@ struct AttentionConsumer {
     if (T::PING_PONG) named_barrier_arrive(1 + (group + 1) % T::CONSUMERS, 256);
   }
 
-  __device__ __forceinline__ int first_tile() const { return work.tiles - 1 - key_group; }
-  __device__ __forceinline__ int last_tile() const { return T::BLOCKS > 1 ? work.first : 0; }
-
   __device__ __forceinline__ void run() {
     Ring<T::STAGES> now;
-    int tile = first_tile();
+    int tile = work.tiles - 1 - key_group;
     if (key_group > 0) now.advance();
     if (T::BLOCKS > 1)
       for (int i = 0; i < work.stream; i++) now.advance();
-    const int first = tile, end = last_tile();
-    bool begun = false, asked = false, lean = false, ready = false, more = true;
+    const int first = tile, end = T::BLOCKS > 1 ? work.first : 0;
+    float tile_sum[2];
+    bool begun = false, raw = false, ready = false;
     while (true) {
-      // The first tile, the second one, and those of which the largest score is looked for. One piece of code for all, and in front, so that what usually
-      // runs lies together.
+      // A tile of which the largest score is looked for: the first one, and where the reference is too small. One piece of code for both, and in
+      // front, so that what usually runs lies together.
       if (!begun) {
         load_q();
         mbarrier_wait_or_fault(smem.k_full(now.stage), now.parity);
         issue_scores(now.stage);
         if (T::PING_PONG && group == T::CONSUMERS - 1) pass_turn();
-        measure();
         wgmma_wait<0>();
-        mask(first_key(tile));
-        softmax.begin(s);
         begun = true;
-        if (T::OWN_FIRST) lean = softmax.tame;
-      } else {
-        mask(first_key(tile));
-        if (!softmax.tame) look();
+      } else if (!raw) {
+        softmax.wary = true;
+        scores_of_warp(now.stage);
       }
-      softmax.template exponentials<true, true>(s);
+      mask(first_key(tile));
+      look();  // of the first tile O is nothing yet: the first product overwrites it
+      raw = false;
+      bool good = softmax.exponentials(s, tile_sum), more = true;
       pack();
-      while (true) {
+      while (good) {
+        softmax.sum[0] += tile_sum[0];
+        softmax.sum[1] += tile_sum[1];
         more = tile >= end + T::KEY_GROUPS;
         if (!more) break;
         const Ring<T::STAGES> next = after(now);
@@ -216,24 +180,19 @@ struct AttentionConsumer {
         issue_output(now.stage, tile != first);
         pass_turn();
         tile -= T::KEY_GROUPS;
-        if (T::OWN_FIRST && __any_sync(~0u, !small(first_key(tile) / T::KEYS))) lean = false;
         wgmma_wait<1>();
+        if (T::MASK_EVERY_TILE) mask(first_key(tile));
         if (!T::EARLY) wgmma_wait<0>();
-        if (!lean) {
+        // A row that had no key in its first tile has one in a later tile with hidden keys.
+        raw = softmax.wary || (T::CAUSAL && T::MASK_EVERY_TILE && (tile + 1) * T::KEYS > visible);
+        if (raw) {
           wgmma_wait<0>();
           release(now.stage);
           now = next;
           ready = false;
-          if (T::OWN_FIRST) {
-            softmax.grow_wild();
-          } else if (!asked) {
-            asked = true;
-            lean = judge();
-          }
           break;
         }
-        if (T::MASK_EVERY_TILE) mask(first_key(tile));
-        softmax.template exponentials<false, !T::SCALES_Q>(s);
+        good = softmax.exponentials(s, tile_sum);
         if (T::CONSUMERS < 3) {  // asked early, because the answer takes its time: will the next turn have to wait for its tiles?
           const Ring<T::STAGES> later = after(next);
           ready = mbarrier_test_wait(smem.k_full(later.stage), later.parity) && mbarrier_test_wait(smem.v_full(next.stage), next.parity);

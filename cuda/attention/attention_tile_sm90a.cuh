@@ -16,7 +16,6 @@ struct AttentionTile {
   static constexpr int ROW_GROUPS = ROW_GROUPS_, KEY_GROUPS = KEY_GROUPS_, KEYS = KEYS_, STAGES = STAGES_, BLOCKS = BLOCKS_;
   static constexpr bool CAUSAL = CAUSAL_;
   static constexpr bool OWN_FIRST = false;                                 // the tile of the block's own rows first, then those behind it, round about
-  static constexpr int SQUARES = 2;                                        // of longest keys (lengths_sm90a.cuh), by stream
   static constexpr bool PING_PONG = KEY_GROUPS == 1 && ROW_GROUPS > 1;     // row groups take turns at issuing products
   static constexpr bool Q_REGISTERS = KEYS == 64;                          // Q as a register operand, or from shared memory: as measured
   static constexpr bool MASK_EVERY_TILE = CAUSAL && 64 * ROW_GROUPS > KEYS;  // else only a group's first tile can have hidden keys
@@ -25,8 +24,6 @@ struct AttentionTile {
   static constexpr bool READ_ONCE = ROW_GROUPS == 3 && BLOCKS == 1;
   // Exponentials begin under the warpgroup's own O += P V. With three row groups 4096 rows would take 2.3 to 2.8 us more (H200).
   static constexpr bool EARLY = CONSUMERS < 3;
-  // Q is scaled once its scores are known to be small. Not where rows see so few keys that an error in Q is not averaged away.
-  static constexpr bool SCALES_Q = !CAUSAL;
   static constexpr int THREADS = 128 * CONSUMERS + 128;
   static constexpr int CONSUMER_REGISTERS = CONSUMERS == 1 ? 232 : CONSUMERS == 2 ? 240 : 160, PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : 24;
   static constexpr int ROWS = 64 * ROW_GROUPS;
@@ -34,9 +31,9 @@ struct AttentionTile {
   // O, and two references and two sums a thread; of a cluster's blocks each gets the half that it finishes
   static constexpr int PARTIAL_BYTES = (KEY_GROUPS > 1 ? 64 * 64 * 4 + 128 * 16 : 0) + (BLOCKS > 1 ? 64 * 32 * 4 + 128 * 8 : 0);
   static constexpr int CAST_WARPS = CONSUMERS == 3 ? 2 : 0, CAST_BYTES = 16384 + 128;
-  static constexpr int BARRIERS = 1 + ROW_GROUPS + 3 * STAGES + (CAST_WARPS > 0 ? ROW_GROUPS + CAST_WARPS : 0);
+  static constexpr int BARRIERS = ROW_GROUPS + 3 * STAGES + (CAST_WARPS > 0 ? ROW_GROUPS + CAST_WARPS : 0);
   static constexpr int SMEM_BYTES = 1024 /* room to align */ + Q_BYTES + STAGES * 2 * KV_BYTES + CONSUMERS * PARTIAL_BYTES +
-                                    CAST_WARPS * CAST_BYTES + 8 * BARRIERS + 4 * SQUARES;
+                                    CAST_WARPS * CAST_BYTES + 8 * BARRIERS;
   static_assert(SMEM_BYTES <= 232448 && (ROW_GROUPS == 1 || KEY_GROUPS == 1) && (BLOCKS == 1 || KEY_GROUPS == 1) && CONSUMERS <= 3);
 };
 
@@ -50,15 +47,12 @@ struct AttentionSmem {
   __device__ __forceinline__ uint32_t partial(int group) const { return base + T::Q_BYTES + T::STAGES * 2 * T::KV_BYTES + group * T::PARTIAL_BYTES; }
   __device__ __forceinline__ uint32_t cast(int warp) const { return partial(T::CONSUMERS) + warp * T::CAST_BYTES; }
   __device__ __forceinline__ uint32_t barrier(int i) const { return cast(T::CAST_WARPS) + 8 * i; }
-  // Longest keys, or what they come from, are there
-  __device__ __forceinline__ uint32_t measured() const { return barrier(0); }
-  __device__ __forceinline__ uint32_t q_full(int group) const { return barrier(1 + group); }
-  __device__ __forceinline__ uint32_t k_full(int stage) const { return barrier(1 + T::ROW_GROUPS + 3 * stage); }
+  __device__ __forceinline__ uint32_t q_full(int group) const { return barrier(group); }
+  __device__ __forceinline__ uint32_t k_full(int stage) const { return barrier(T::ROW_GROUPS + 3 * stage); }
   __device__ __forceinline__ uint32_t v_full(int stage) const { return k_full(stage) + 8; }
   __device__ __forceinline__ uint32_t empty(int stage) const { return k_full(stage) + 16; }
   __device__ __forceinline__ uint32_t received(int group) const { return k_full(T::STAGES) + 8 * group; }
   __device__ __forceinline__ uint32_t cast_full(int warp) const { return received(T::ROW_GROUPS) + 8 * warp; }
-  __device__ __forceinline__ uint32_t key_squares(int i) const { return barrier(T::BARRIERS) + 4 * i; }
 };
 
 // What a warpgroup works on.
@@ -115,11 +109,9 @@ __device__ __forceinline__ AttentionWork attention_work(int seq_len, int groups,
     return block_work<T>(seq_len, row_group);
 }
 
-// `users`: groups that empty an even stage, and an odd one; `receivers`: groups that hear from the other block of the cluster; `measurers`: warps that
-// look at keys
+// `users`: groups that empty an even stage, and an odd one; `receivers`: groups that hear from the other block of the cluster
 template <class T>
-__device__ __forceinline__ void init_barriers(const AttentionSmem<T>& smem, const int (&users)[2], int receivers, int measurers = 1) {
-  mbarrier_init(smem.measured(), measurers);
+__device__ __forceinline__ void init_barriers(const AttentionSmem<T>& smem, const int (&users)[2], int receivers) {
 #pragma unroll
   for (int g = 0; g < T::ROW_GROUPS; g++) mbarrier_init(smem.q_full(g), 1);
 #pragma unroll

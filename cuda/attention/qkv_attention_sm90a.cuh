@@ -36,7 +36,7 @@ struct QkvAttention {
   int head, rank;
 
   __device__ __forceinline__ void init() const {
-    init_barriers<T>(smem, {T::ROW_GROUPS, T::ROW_GROUPS}, 0, 4 * T::CONSUMERS);
+    init_barriers<T>(smem, {T::ROW_GROUPS, T::ROW_GROUPS}, 0);
     for (int s = 0; s < S::STAGES; s++) {
       mbarrier_init(smem.full(s), 1);
       mbarrier_init(smem.drained(s), S::WARPGROUPS);
@@ -91,7 +91,7 @@ struct QkvAttention {
   __device__ __forceinline__ void attend() const {
     const int next = (rank + 1) % HEAD_BLOCKS;
     mbarrier_wait_or_fault(smem.drained(0), ALL_DRAINED);
-    mbarrier_expect(smem.k_full(1), T::KV_BYTES + 4 /* its longest key */);
+    mbarrier_expect(smem.k_full(1), T::KV_BYTES);
     mbarrier_expect(smem.v_full(1), T::KV_BYTES);
     cluster_signal(cluster_address(smem.wanted(), next));
     for (int s = 1; s < S::STAGES; s++) mbarrier_wait_or_fault(smem.drained(s), ALL_DRAINED);
@@ -119,15 +119,15 @@ struct QkvAttention {
     }
   }
 
-  // ---- the warp that hands the own tile on, and how long its longest key is
+  // ---- the warp that hands the own tile on
 
   __device__ __forceinline__ void hand_on(uint32_t from, uint32_t to, uint32_t full, int before) const {
     cluster_copy(cluster_address(to, before), from, 64 * 128, cluster_address(full, before));
   }
 
   __device__ __forceinline__ void publish() const {
-    const uint32_t lane = threadIdx.x % 32, before = (rank + HEAD_BLOCKS - 1) % HEAD_BLOCKS;
     if (elect_one()) {
+      const int before = (rank + HEAD_BLOCKS - 1) % HEAD_BLOCKS;
 #pragma unroll
       for (int g = 0; g < T::ROW_GROUPS; g++) {
         const int at = 64 * 128 * g, row = rank * T::ROWS + 64 * g;
@@ -139,20 +139,12 @@ struct QkvAttention {
         hand_on(smem.v(0) + at, smem.v(1) + at, smem.v_full(1), before);
       }
       bulk_commit();
-    }
-    __syncwarp();
-    mbarrier_wait_or_fault(smem.measured(), 0);
-    const float longest = warp_largest(lane < 4 * T::CONSUMERS ? load_shared(smem.own_squares(lane)) : 0);
-    if (lane == before) cluster_store(cluster_address(smem.key_squares(rank), before), longest, cluster_address(smem.k_full(1), before));
-    if (elect_one()) {
       bulk_wait<0>();
       fence_async_global();
     }
     __syncwarp();
-    if (lane < HEAD_BLOCKS) {
-      if (lane != before) cluster_store(cluster_address(smem.key_squares(rank), lane), longest);
-      cluster_signal_released(cluster_address(smem.published(rank), lane));
-    }
+    const uint32_t lane = threadIdx.x % 32;
+    if (lane < HEAD_BLOCKS) cluster_signal_released(cluster_address(smem.published(rank), lane));
   }
 
   // ---- the warpgroups

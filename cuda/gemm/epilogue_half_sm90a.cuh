@@ -6,7 +6,6 @@
 #include <cuda_fp16.h>
 
 #include "gemm/gemm_sm90a.cuh"
-#include "gemm/key_lengths_sm90a.cuh"
 #include "gemm/row_facts_sm90a.cuh"
 
 // x * sigmoid(2 u) with u = sqrt(2 / pi) (x + 0.044715 x^3), as x / 2 (1 + tanh u); tanh.approx (PTX ISA 9.0, 9.7.3.22)
@@ -18,7 +17,7 @@ __device__ __forceinline__ float gelu_tanh(float x) {
   return fmaf(half, t, half);
 }
 
-template <class S, bool GELU, bool SCALES = false, bool KEYS = false>
+template <class S, bool GELU, bool SCALES = false>
 struct HalfEpilogue {
   static constexpr int CLUSTER_PHASES = 0;
   static constexpr int COLUMNS = S::BN % 64 == 0 || S::TRANSPOSED ? 64 : 32;  // of a box
@@ -44,7 +43,6 @@ struct HalfEpilogue {
   bool first = true;
   float2 v[AHEAD * COLUMNS / 8], w[REST / 8 + 1];  // biases
   TailSums<S> tail;
-  KeyLengths keys;
   __half* tail_out;  // (tail_end, N)
   int tail_end;
 
@@ -99,9 +97,6 @@ struct HalfEpilogue {
     if (!first && elect_one()) bulk_wait_read<0>();
     if (!first || SCALES) __syncwarp();  // also, the factors have been read out of the boxes
     first = false;
-    KeySquares squares[KEYS ? BOXES * COLUMNS / 32 : 1];
-    static_assert(!KEYS || D % (BOXES * COLUMNS) == 0, "K has tiles of its own");
-    const bool of_keys = KEYS && wide(n) >= D && wide(n) < 2 * D;
 #pragma unroll
     for (int box = 0; box < BOXES; box++) {
       const uint32_t to = staging + box * BOX_BYTES;
@@ -114,26 +109,15 @@ struct HalfEpilogue {
       for (int i = 0; i < COLUMNS / 8; i += 2) {  // two groups of 8 columns make one stmatrix
         const uint32_t chunk = i + lane / 16;
         const float2* b = v + box % AHEAD * (COLUMNS / 8) + i;
-        uint32_t h[4];
-        turn(factor, d + 4 * (box * (COLUMNS / 8) + i), b, to + (COLUMNS == 64 ? swizzle_128(r, chunk) : swizzle_64(r, chunk)), h);
-        if constexpr (KEYS) {
-          const int half = (box * COLUMNS + 8 * i) / 32;
-          squares[half].add(h);
-          if (S::WARPGROUPS == 3 && i % 4 == 2 && of_keys) keys.store(squares[half], row, (wide(n) - D) / 32 + half);  // there are no registers for all
-        }
+        turn(factor, d + 4 * (box * (COLUMNS / 8) + i), b, to + (COLUMNS == 64 ? swizzle_128(r, chunk) : swizzle_64(r, chunk)));
       }
       store(out, to, wide(n) + box * COLUMNS, row);
     }
     if constexpr (REST > 0) {
-      uint32_t h[4];
-      turn(factor, d + 4 * BOXES * (COLUMNS / 8), w, rest + r * 32 + lane / 16 * 16, h);
+      turn(factor, d + 4 * BOXES * (COLUMNS / 8), w, rest + r * 32 + lane / 16 * 16);
       store(rest_out, rest, narrow(n), row);
     }
     if (elect_one()) bulk_commit();
-    if (KEYS && S::WARPGROUPS < 3 && of_keys) {  // while the boxes leave
-#pragma unroll
-      for (int half = 0; half < BOXES * COLUMNS / 32; half++) keys.store(squares[half], row, (wide(n) - D) / 32 + half);
-    }
     if constexpr (S::TAIL)
       if (threadIdx.x < 32 && row / S::BM * S::TAIL_COLUMNS < S::BN) finish_tail(n, row / S::BM * S::TAIL_COLUMNS);
   }
@@ -154,8 +138,9 @@ struct HalfEpilogue {
     }
   }
 
-  // Two groups of 8 columns, of which `to` is the lane's row of a matrix. In `h` rows lane / 4 and lane / 4 + 8 take turns.
-  __device__ static void turn(const float (&factor)[2], const float* d, const float2* bias, uint32_t to, uint32_t (&h)[4]) {
+  // Two groups of 8 columns, of which `to` is the lane's row of a matrix
+  __device__ static void turn(const float (&factor)[2], const float* d, const float2* bias, uint32_t to) {
+    uint32_t h[4];
 #pragma unroll
     for (int u = 0; u < 2; u++) {
       const float* c = d + 4 * u;

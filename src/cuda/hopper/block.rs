@@ -206,8 +206,7 @@ impl Call<'_> {
         let mut words = match gemm {
             Gemm::Qkv => {
                 let early = if self.shape.prepared { early } else { 0 };
-                let first = [bias, pair(rows, launch.working), pair(early, 0)];
-                [&first[..], &self.cast(launch), &[self.buffers.parts.key_lengths]].concat()
+                [&[bias, pair(rows, launch.working), pair(early, 0)][..], &self.cast(launch)].concat()
             }
             Gemm::AttnProj if self.apart > 0 => {
                 let [facts, row_parts] = self.row_facts();
@@ -319,13 +318,11 @@ impl Call<'_> {
         if ATTENTION[form].blocks > 1 {
             let seq_len = self.shape.seq_len;
             let lengths = pair(seq_len as u32, ATTENTION[form].groups(seq_len) as u32);
-            let cast = self.cast(launch);
-            return Ok(maps.words(&[&[self.att(), lengths][..], &cast, &[parts.key_lengths]].concat()));
+            return Ok(maps.words(&[self.att(), lengths]).words(&self.cast(launch)));
         }
         let maps =
             maps.map(&views::sequences(self.att(), D, self.shape).encode()?).each_more(&[self.shape.seq_len as u64]);
-        let maps = if causal { maps } else { maps.words(&self.cast(launch)) };
-        Ok(maps.each_more(&[parts.key_lengths]))
+        Ok(if causal { maps } else { maps.words(&self.cast(launch)) })
     }
 
     /// `QkvAttentionArgs` behind three maps

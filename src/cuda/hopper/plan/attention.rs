@@ -27,11 +27,11 @@ const ATTENTION_COST: usize = 250;
 
 /// The forms that attention is compiled for.
 pub const ATTENTION: [AttentionForm; 5] = [
-    AttentionForm { rows: 1, keys: 2, blocks: 1, tail: 0, shared: 177_368, cost: 520 },
-    AttentionForm { rows: 2, keys: 1, blocks: 1, tail: 0, shared: 181_400, cost: 860 },
-    AttentionForm { rows: 3, keys: 1, blocks: 1, tail: 0, shared: 222_664, cost: 1060 },
-    AttentionForm { rows: 3, keys: 1, blocks: 2, tail: 0, shared: 184_800, cost: 610 },
-    AttentionForm { rows: 3, keys: 1, blocks: 2, tail: 16, shared: 184_800, cost: 610 },
+    AttentionForm { rows: 1, keys: 2, blocks: 1, tail: 0, shared: 177_352, cost: 520 },
+    AttentionForm { rows: 2, keys: 1, blocks: 1, tail: 0, shared: 181_384, cost: 860 },
+    AttentionForm { rows: 3, keys: 1, blocks: 1, tail: 0, shared: 222_648, cost: 1060 },
+    AttentionForm { rows: 3, keys: 1, blocks: 2, tail: 0, shared: 184_784, cost: 610 },
+    AttentionForm { rows: 3, keys: 1, blocks: 2, tail: 16, shared: 184_784, cost: 610 },
 ];
 
 impl AttentionForm {
