@@ -25,7 +25,7 @@ const ANEW_ROWS: usize = 64;
 /// Operations that the oracle may spend on one case for every core.
 const FLOPS_PER_CORE: f64 = 3e9;
 
-/// The hard suite is the same in every run, so that its errors can be compared from one record to the next. Whether a
+/// The hard suite is the same in every run, down to the rows that are looked at, so that its errors can be compared from one record to the next. Whether a
 /// precision keeps its promise there is not for a draw to decide.
 const HARD: u64 = 4;
 
@@ -58,12 +58,12 @@ impl Bank {
 
     /// The rows of a sequence whose expected output is computed: all, or the first, the last, those around
     /// multiples of 64 near the ends, and random ones.
-    fn rows(&self, seq: usize) -> Vec<usize> {
+    fn rows(root: Stream, seq: usize) -> Vec<usize> {
         let cores = rayon::current_num_threads() as f64;
         if crate::floor::flops(seq) <= FLOPS_PER_CORE * cores {
             return (0..seq).collect();
         }
-        let stream = self.stream.child(seq as u64);
+        let stream = root.child(seq as u64);
         let mut rows: Vec<usize> = vec![0, 1, 63, 64, 65, 127, 128, 255, 256, 511, 512, 1023, 1024];
         rows.extend([seq - 1, seq - 2, seq - 64, seq - 65, seq / 2]);
         rows.extend((0..SAMPLED as u64).map(|i| stream.below(i, seq)));
@@ -108,7 +108,7 @@ impl Bank {
         let x = inputs::tokens_for(case.flavour, case.seq, drawn, stream);
         // What the challenge itself asks for is checked to the last element.
         let official = case.suite == Suite::Official;
-        let rows = if official { (0..case.seq).collect() } else { self.rows(case.seq) };
+        let rows = if official { (0..case.seq).collect() } else { Self::rows(root, case.seq) };
         let mut content = Content::new(x, weights, rows);
         if case.slack > 0.0 {
             content.limits = Limits::tolerance(case.slack * self.slack_base(case, &content));
@@ -167,7 +167,7 @@ impl Bank {
         if let Some(bases) = self.bases.get(&seq) {
             return bases.clone();
         }
-        let rows = self.rows(seq);
+        let rows = Self::rows(self.stream, seq);
         let stream = self.stream.child(5).child(seq as u64);
         let slack = GENERATED * self.biased_error();
         let base = |k: u64| {
@@ -185,7 +185,7 @@ impl Bank {
         self.drawn += 1;
         let stream = self.stream.child(7).child(seq as u64).child(k + 1000 * self.drawn);
         let weights = Arc::new(inputs::weights(TIMED, stream.child(0)));
-        let rows: Vec<usize> = self.rows(seq).into_iter().take(ANEW_ROWS).collect();
+        let rows: Vec<usize> = Self::rows(self.stream, seq).into_iter().take(ANEW_ROWS).collect();
         let content = Content::new(inputs::tokens(TIMED, seq, stream.child(1)), weights, rows);
         Content { limits: Limits::tolerance(GENERATED * self.biased_error()), ..content }
     }
@@ -209,5 +209,26 @@ impl Bank {
             ("bf16", error(Rounding::Bf16)),
             ("FP8", error(Rounding::Fp8)),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hard_suite_is_the_same_under_every_seed() {
+        let cores = rayon::current_num_threads() as f64;
+        let sampled = (1..).map(|i| 64 * i).find(|&seq| crate::floor::flops(seq) > FLOPS_PER_CORE * cores);
+        let of = |suite, seq, seed| {
+            let case = Case { name: "case".into(), seq, flavour: CHALLENGE, suite, slack: 0.0 };
+            Bank::new(seed).case(&case)
+        };
+        for seq in [7, sampled.expect("a length of which not all rows are looked at")] {
+            let (one, two) = (of(Suite::Hard, seq, 1), of(Suite::Hard, seq, 2));
+            assert!(one.x == two.x && one.weights == two.weights && one.rows == two.rows, "{seq} rows");
+            let (one, two) = (of(Suite::Full, seq, 1), of(Suite::Full, seq, 2));
+            assert!(one.x != two.x && one.weights != two.weights, "{seq} rows");
+        }
     }
 }
