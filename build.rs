@@ -39,6 +39,7 @@ fn main() {
     watched.extend(files_below(&root.join("cuda")));
     watched.extend(["Cargo.lock", "build.rs"].map(|name| root.join(name)));
     watched.sort();
+    watched.retain(|path| path.extension().is_none_or(|ending| ending != "md"));
     println!("cargo::rustc-env=SOLVE_BUILD_ID={}", build_id(&root, &watched));
     for path in watched.iter().chain([&root.join("include/cbindgen.toml")]) {
         println!("cargo::rerun-if-changed={}", path.display());

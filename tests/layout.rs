@@ -230,19 +230,18 @@ fn hopper_attention(nvcc: &Path) {
         check(nvcc, file, &includes, &equal);
     }
     let file = "attention_cluster";
-    let (includes, _) = instances(&format!("attention/{file}_sm90a.cu"), "");
-    let source = fs::read_to_string(root().join(format!("cuda/attention/{file}_sm90a.cu"))).expect("a source in cuda/");
-    let tile = source.lines().find(|line| line.starts_with("using Tile = ")).expect("the one tile of clusters");
+    let (includes, uses) = instances(&format!("attention/{file}_sm90a.cu"), "ATTENTION_CLUSTER");
     let forms: Vec<_> = ATTENTION.iter().filter(|form| form.blocks > 1).collect();
-    // One kernel, told whether it has blocks for tails.
-    let [form, with_tails] = forms[..] else { panic!("{forms:?}") };
-    assert_eq!((form.tail, form.shared, form.rows), (0, with_tails.shared, with_tails.rows));
-    let equal = [
-        ("Tile::SMEM_BYTES", form.shared as usize),
-        ("Tile::THREADS", 128 * (form.rows + 1)),
-        ("Tile::ROW_GROUPS * 10 + Tile::BLOCKS", form.rows * 10 + form.blocks),
-    ];
-    check(nvcc, file, &format!("{includes}{tile}\n"), &equal.map(|(name, value)| (name.to_owned(), value)));
+    assert_eq!(uses.len(), forms.len(), "{file}: {uses:?}");
+    let mut equal = Vec::new();
+    for (form, arguments) in forms.iter().zip(uses) {
+        let [rows, keys, stages] = &arguments[..] else { panic!("{file}: {arguments:?}") };
+        assert_eq!(*rows, form.rows.to_string(), "{file}");
+        let tile = format!("(AttentionTile<{rows}, 1, {keys}, {stages}, false, {}, {}>", form.blocks, form.tail > 0);
+        equal.push((format!("{tile}::SMEM_BYTES)"), form.shared as usize));
+        equal.push((format!("{tile}::THREADS)"), 128 * (form.rows + 1)));
+    }
+    check(nvcc, file, &includes, &equal);
     let equal = [
         ("QkvAttentionSmem::TOTAL", qkv_attention::SHARED),
         ("QkvAttentionTile::THREADS", qkv_attention::THREADS),

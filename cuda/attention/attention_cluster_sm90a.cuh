@@ -18,6 +18,7 @@ struct ClusterArgs {
   __half* att;  // (batch, seq_len, 768)
   int seq_len, groups;  // groups of 64 rows of a sequence that clusters take: all, or all but a tail
   CastArgs cast;  // the weights to cast
+  const float2* key_lengths;
 };
 
 // 9.7.9.12 st.async: into another block's shared memory, counted by a barrier there
@@ -43,15 +44,16 @@ __device__ __forceinline__ void exchange_and_store(const AttentionConsumer<T>& c
   const uint32_t part = c.smem.partial(c.group), mine = part + 16 * thread, statistics = part + 8192 + 8 * thread;
   const auto& softmax = c.softmax;
   const float sums[2] = {quad_sum(softmax.sum[0]), quad_sum(softmax.sum[1])};
+  const float references[2] = {softmax.reference_of(0, sums[0]), softmax.reference_of(1, sums[1])};
   cluster_wait();  // the other block has its barriers
   const uint32_t there = cluster_address(mine, half ^ 1), barrier = cluster_address(c.smem.received(c.group), half ^ 1);
-  cluster_store_2(cluster_address(statistics, half ^ 1), half ? softmax.reference[0] : softmax.reference[1], half ? sums[0] : sums[1], barrier);
+  cluster_store_2(cluster_address(statistics, half ^ 1), half ? references[0] : references[1], half ? sums[0] : sums[1], barrier);
 #pragma unroll
   for (int i = 0; i < 4; i++) {
     const float* o = c.o + 8 * i;
     cluster_store_4(there + 2048 * i, half ? make_float4(o[0], o[1], o[4], o[5]) : make_float4(o[2], o[3], o[6], o[7]), barrier);
   }
-  const float reference = half ? softmax.reference[1] : softmax.reference[0], sum = half ? sums[1] : sums[0];
+  const float reference = half ? references[1] : references[0], sum = half ? sums[1] : sums[0];
   mbarrier_wait_or_fault(c.smem.received(c.group), 0);
   const float2 other = load_shared_2(statistics);
   const float top = fmaxf(reference, other.x);
@@ -85,7 +87,7 @@ __device__ __forceinline__ void attention_cluster_block(const CUtensorMap* qkv, 
   const AttentionSmem<T> smem = {attention_memory()};
   const int warp = __shfl_sync(0xffffffffu, threadIdx.x >> 5, 0), lane = threadIdx.x & 31;
   const bool producer = warp == 4 * T::CONSUMERS && lane == 0;
-  const int tail = tail_block<T>(args.seq_len, args.groups);
+  const int tail = T::TAIL ? tail_block<T>(args.seq_len, args.groups) : -1;
   if (producer) {
     if (tail < 0)
       attention_init(smem, args.seq_len, args.groups);
@@ -109,6 +111,8 @@ __device__ __forceinline__ void attention_cluster_block(const CUtensorMap* qkv, 
       loads.run();
     } else if (caster >= 0 && caster < T::CAST_WARPS) {
       cast_beside(args.cast, smem.cast(caster), smem.cast_full(caster), caster * gridDim.x + blockIdx.x, T::CAST_WARPS * gridDim.x);
+    } else if (T::LENGTHS && warp == 4 * T::CONSUMERS + 3) {
+      measure_keys(smem, attention_work<T>(args.seq_len, args.groups, 0), args.key_lengths);
     }
     __syncwarp();
     if (tail < 0) cluster_wait();

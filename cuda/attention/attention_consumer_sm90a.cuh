@@ -2,24 +2,27 @@
 
    S(i + 1) = Q K^T is issued before O += P(i) V; the exponentials of tile i + 1 run under that product (but of three row groups, whose products
    are enough, see AttentionTile::EARLY) and those of the other row groups, which take turns at issuing (without turns all drift into the same phase,
-   and the tensor cores serve them in slices). Nothing is in flight across the loop's edge: ptxas serialises what is. Whether a tile's exponentials were small enough is asked
-   when the next one begins, so that P is packed while the answer is on its way. */
+   and the tensor cores serve them in slices). Nothing is in flight across the loop's edge: ptxas serialises what is.
+
+   A warpgroup whose scores are known to be small goes round a loop of its own, which does nothing but what it must. */
 #pragma once
 #include "attention/attention_tile_sm90a.cuh"
+#include "attention/lengths_sm90a.cuh"
 #include "attention/softmax_sm90a.cuh"
 #include "common/fragment_sm90a.cuh"
-#include "common/mma_sm80.cuh"
 #include "common/sync_sm90a.cuh"
 #include "common/wgmma_sm90a.cuh"
 
 template <class T>
 struct AttentionConsumer {
+  static constexpr bool ROUND = T::CAUSAL && T::LENGTHS;  // a row may have few keys
   const AttentionSmem<T>& smem;
   const AttentionWork& work;
   const int group, warp;  // warpgroup of the block, warp of the warpgroup
   const int row_group, key_group;
   const int row;      // first query of the warpgroup
   const int visible;  // all of its rows see the keys below
+  float q_squares;    // of the warp's longest query
   uint32_t q[4][4];
   float s[T::KEYS / 2];
   uint32_t p[T::KEYS / 16][4];
@@ -89,31 +92,56 @@ struct AttentionConsumer {
       if (8 * (i >> 2) + (i & 1) >= ((i & 2) ? end1 : end0)) s[i] = -INFINITY;
   }
 
-  // The scores again, by one warp alone: they may be slow, they are rare.
-  __device__ __forceinline__ void scores_of_warp(int stage) {
-    const int lane = this->lane();
+  // The warp's queries, under the first products
+  __device__ __forceinline__ void measure() { q_squares = longest_of_16(rows_smem() + 2048 * warp, lane()); }
+
+  /* Behind the second tile's scores, under the first O += P V: whether the warpgroup's scores of all other tiles are small. Then Q becomes log2(e) / 8 Q,
+     so that p is 2^s without a multiplication. Where errors are magnified, with large scores, Q must keep what it was rounded to. */
+  __device__ __forceinline__ bool judge() {
+    const int barrier = 1 + T::CONSUMERS + group;
+    mbarrier_wait_or_fault(smem.measured(), 0);
+    const float keys = load_shared(smem.key_squares(T::OWN_FIRST ? lane() % T::SQUARES : work.stream));
+    // Behind it no product of the warpgroup reads Q any more.
+    const bool all_small = named_barrier_all(barrier, 128, softmax.tame && q_squares * keys <= TAME_SQUARES);
+    if (T::SCALES_Q && all_small) {
+      scale_q();
+      if (!T::Q_REGISTERS) named_barrier_sync(barrier, 128);
+    }
+    return all_small;
+  }
+
+  __device__ __forceinline__ void scale_q() {
+    constexpr float HIGH = 0.1802978515625f;  // a half; alone it would be wrong by 2.2e-4, in all scores alike
+    const __half2 high = __float2half2_rn(HIGH), low = __float2half2_rn(SCORE_SCALE - HIGH);
+    const auto times = [&](uint32_t& pair) {
+      const __half2 x = *reinterpret_cast<const __half2*>(&pair), scaled = __hfma2(x, low, __hmul2(x, high));
+      pair = *reinterpret_cast<const uint32_t*>(&scaled);
+    };
+    if constexpr (T::Q_REGISTERS) {
 #pragma unroll
-    for (int i = 0; i < T::KEYS / 2; i++) s[i] = 0;
-#pragma unroll 1
-    for (int k = 0; k < 4; k++) {
-      uint32_t a[4], b[4];
-      ldmatrix_x4(rows_smem() + swizzle_128(16 * warp + (lane & 15), 2 * k + (lane >> 4)), a);
+      for (int i = 0; i < 16; i++) times(q[i / 4][i % 4]);
+    } else {
+      const uint32_t rows = rows_smem() + 2048 * warp + 16 * lane();
 #pragma unroll
-      for (int i = 0; i < T::KEYS / 16; i++) {
-        ldmatrix_x4(smem.k(stage) + swizzle_128(16 * i + 8 * (lane >> 4) + (lane & 7), 2 * k + (lane >> 3 & 1)), b);
-        MmaSm80::mma(*reinterpret_cast<float(*)[4]>(s + 8 * i), a, b[0], b[1]);
-        MmaSm80::mma(*reinterpret_cast<float(*)[4]>(s + 8 * i + 4), a, b[2], b[3]);
+      for (int i = 0; i < 4; i++) {
+        uint32_t v[4];
+        load_shared_words(rows + 512 * i, v);
+#pragma unroll
+        for (uint32_t& pair : v) times(pair);
+        store_shared_words(rows + 512 * i, v);
       }
+      fence_async_shared();
     }
   }
 
-  // Before a tile's exponentials, where O is complete.
+  // Before a tile's exponentials: moves the references if these scores are too large for them.
   __device__ __forceinline__ void look() {
+    if (!softmax.too_small(s)) return;
     float rescale[2];
-    if (softmax.look(s, rescale)) {
+    softmax.move(s, rescale);
+    wgmma_wait<0>();
 #pragma unroll
-      for (int i = 0; i < 32; i++) o[i] *= rescale[(i >> 1) & 1];
-    }
+    for (int i = 0; i < 32; i++) o[i] *= rescale[(i >> 1) & 1];
   }
 
   __device__ __forceinline__ void pack() {
@@ -140,70 +168,71 @@ struct AttentionConsumer {
   }
 
   __device__ __forceinline__ void run() {
-    Ring<T::STAGES> now;
+    Ring<T::STAGES> now, next;
     int tile = work.tiles - 1 - key_group;
     if (key_group > 0) now.advance();
     if (T::BLOCKS > 1)
       for (int i = 0; i < work.stream; i++) now.advance();
     const int first = tile, end = T::BLOCKS > 1 ? work.first : 0;
-    float tile_sum[2];
-    bool begun = false, raw = false, ready = false;
-    while (true) {
-      // A tile of which the largest score is looked for: the first one, and where the reference is too small. One piece of code for both, and in
-      // front, so that what usually runs lies together.
+    bool begun = false, ready = false;
+    const auto more = [&] { return tile >= end + T::KEY_GROUPS; };
+    const auto begin_step = [&](bool accumulate) {
+      next = after(now);
+      if (!ready) mbarrier_wait_or_fault(smem.k_full(next.stage), next.parity);
+      take_turn();
+      issue_scores(next.stage);
+      if (!ready) mbarrier_wait_or_fault(smem.v_full(now.stage), now.parity);
+      issue_output(now.stage, accumulate);
+      pass_turn();
+      tile -= T::KEY_GROUPS;
+      wgmma_wait<1>();
+      if (!T::EARLY) wgmma_wait<0>();
+      if (T::MASK_EVERY_TILE) mask(first_key(tile));
+    };
+    const auto end_step = [&] {
+      if (T::CONSUMERS < 3) {  // asked early, because the answer takes its time: will the next turn have to wait for its tiles?
+        const Ring<T::STAGES> later = after(next);
+        ready = mbarrier_test_wait(smem.k_full(later.stage), later.parity) && mbarrier_test_wait(smem.v_full(next.stage), next.parity);
+      }
+      wgmma_wait<0>();
+      pack();
+      release(now.stage);
+      now = next;
+    };
+    do {
+      // The first tile, the second one, and those of which the largest score is looked for. One piece of code, because most of it runs but once, and cold.
       if (!begun) {
         load_q();
         mbarrier_wait_or_fault(smem.k_full(now.stage), now.parity);
         issue_scores(now.stage);
         if (T::PING_PONG && group == T::CONSUMERS - 1) pass_turn();
+        if constexpr (T::LENGTHS) measure();
         wgmma_wait<0>();
-        begun = true;
-      } else if (!raw) {
-        softmax.wary = true;
-        scores_of_warp(now.stage);
+        mask(first_key(tile));
+        softmax.template begin<T::LENGTHS>(s);
+      } else {
+        const bool second = tile == first;
+        begin_step(!second);
+        if (second && !judge()) softmax.grow_wild();
+        if (!softmax.tame) look();
       }
-      mask(first_key(tile));
-      look();  // of the first tile O is nothing yet: the first product overwrites it
-      raw = false;
-      bool good = softmax.exponentials(s, tile_sum), more = true;
+      softmax.template exponentials<true, true, ROUND>(s);
+      wgmma_wait<0>();
       pack();
-      while (good) {
-        softmax.sum[0] += tile_sum[0];
-        softmax.sum[1] += tile_sum[1];
-        more = tile >= end + T::KEY_GROUPS;
-        if (!more) break;
-        const Ring<T::STAGES> next = after(now);
-        if (!ready) mbarrier_wait_or_fault(smem.k_full(next.stage), next.parity);
-        take_turn();
-        issue_scores(next.stage);
-        if (!ready) mbarrier_wait_or_fault(smem.v_full(now.stage), now.parity);
-        issue_output(now.stage, tile != first);
-        pass_turn();
-        tile -= T::KEY_GROUPS;
-        wgmma_wait<1>();
-        if (T::MASK_EVERY_TILE) mask(first_key(tile));
-        if (!T::EARLY) wgmma_wait<0>();
-        // A row that had no key in its first tile has one in a later tile with hidden keys.
-        raw = softmax.wary || (T::CAUSAL && T::MASK_EVERY_TILE && (tile + 1) * T::KEYS > visible);
-        if (raw) {
-          wgmma_wait<0>();
-          release(now.stage);
-          now = next;
-          ready = false;
-          break;
-        }
-        good = softmax.exponentials(s, tile_sum);
-        if (T::CONSUMERS < 3) {  // asked early, because the answer takes its time: will the next turn have to wait for its tiles?
-          const Ring<T::STAGES> later = after(next);
-          ready = mbarrier_test_wait(smem.k_full(later.stage), later.parity) && mbarrier_test_wait(smem.v_full(next.stage), next.parity);
-        }
-        wgmma_wait<0>();
-        pack();
+      if (begun) {
         release(now.stage);
         now = next;
       }
-      if (!more) break;
-    }
+      if (begun || !T::LENGTHS) {
+        while ((softmax.tame || !T::LENGTHS) && more()) {
+          begin_step(T::LENGTHS || tile != first);
+          if (!T::LENGTHS) look();
+          softmax.template exponentials<!T::LENGTHS, !T::SCALES_Q>(s);
+          end_step();
+        }
+      }
+      begun = true;
+    } while (T::LENGTHS && more());
     if (T::PING_PONG && group == 0) take_turn();
     mbarrier_wait_or_fault(smem.v_full(now.stage), now.parity);
     issue_output(now.stage, tile != first);

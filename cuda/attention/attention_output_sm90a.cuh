@@ -43,9 +43,9 @@ __device__ __forceinline__ void combine_and_store_output(const AttentionConsumer
 #pragma unroll
   for (int i = 0; i < 8; i++)
     store_shared_4(c.smem.partial(c.group) + i * 2048 + mine, make_float4(c.o[4 * i], c.o[4 * i + 1], c.o[4 * i + 2], c.o[4 * i + 3]));
-  const auto& softmax = c.softmax;
+  const float sums[2] = {quad_sum(c.softmax.sum[0]), quad_sum(c.softmax.sum[1])};
   store_shared_4(c.smem.partial(c.group) + 16384 + mine,
-                 make_float4(softmax.reference[0], softmax.reference[1], quad_sum(softmax.sum[0]), quad_sum(softmax.sum[1])));
+                 make_float4(c.softmax.reference_of(0, sums[0]), c.softmax.reference_of(1, sums[1]), sums[0], sums[1]));
   named_barrier_sync(1 + T::CONSUMERS, 128 * T::CONSUMERS);
 
   float4 part[T::KEY_GROUPS];

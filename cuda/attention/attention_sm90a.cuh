@@ -8,8 +8,8 @@
    warpgroup for each 64 rows (or, with KEY_GROUPS, for each share of the keys of the same 64 rows) does the rest. The producer sits in a warpgroup of
    its own because registers are given to warpgroups: 24 for it, what remains for the consumers.
 
-   Limiter: the tensor cores and the exponentials (16 a clock) need the same 8192 clk for 128 rows x 1024 keys, and max, scale, sum and pack nearly
-   as many issue slots; what is measured above that is their imperfect overlap. */
+   Limiter: the tensor cores and the exponentials (16 a clock) need the same 8192 clk for 128 rows x 1024 keys, sum and pack a quarter as many issue
+   slots; what is measured above that is their imperfect overlap. */
 #pragma once
 #include "attention/attention_output_sm90a.cuh"
 #include "attention/cast_beside_sm90a.cuh"
@@ -22,7 +22,8 @@ __device__ __forceinline__ uint32_t attention_memory() {
 
 // `cast`: for the warps that attention leaves idle, where the tile has such
 template <class T>
-__device__ __forceinline__ void attention_block(const CUtensorMap* qkv, const CUtensorMap* att, int seq_len, const CastArgs& cast) {
+__device__ __forceinline__ void attention_block(const CUtensorMap* qkv, const CUtensorMap* att, int seq_len, const float2* key_lengths,
+                                                const CastArgs& cast) {
   const AttentionSmem<T> smem = {attention_memory()};
   const int warp = __shfl_sync(0xffffffffu, threadIdx.x >> 5, 0), lane = threadIdx.x & 31;
   const bool producer = warp == 4 * T::CONSUMERS && lane == 0;
@@ -43,11 +44,14 @@ __device__ __forceinline__ void attention_block(const CUtensorMap* qkv, const CU
     } else if (!T::CAUSAL && caster >= 0 && caster < T::CAST_WARPS) {
       const int blocks = gridDim.x * gridDim.y * gridDim.z, block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
       cast_beside(cast, smem.cast(caster), smem.cast_full(caster), caster * blocks + block, T::CAST_WARPS * blocks);
+    } else if (T::LENGTHS && warp == 4 * T::CONSUMERS + 3) {
+      measure_keys(smem, attention_work<T>(seq_len, NO_CLUSTERS, 0), key_lengths);
     }
   } else {
     registers_increase<T::CONSUMER_REGISTERS>();
-    const AttentionWork work = attention_work<T>(seq_len, NO_CLUSTERS, T::KEY_GROUPS > 1 ? 0 : warp >> 2);
-    AttentionConsumer<T> consumer(smem, work, warp >> 2, warp & 3);
+    const int own = uniform_warp();  // `warp` anew: held from the start on it would spill
+    const AttentionWork work = attention_work<T>(seq_len, NO_CLUSTERS, T::KEY_GROUPS > 1 ? 0 : own >> 2);
+    AttentionConsumer<T> consumer(smem, work, own >> 2, own & 3);
     consumer.run();
     if constexpr (T::KEY_GROUPS > 1)
       combine_and_store_output(consumer, att);

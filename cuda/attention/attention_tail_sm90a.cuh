@@ -4,6 +4,7 @@
    Limiter: the bytes into one multiprocessor, K and V of three heads. */
 #pragma once
 #include "attention/attention_output_sm90a.cuh"
+#include "common/mma_sm80.cuh"
 
 // The number of this block among those of tails, negative for the others
 template <class T>
@@ -56,7 +57,7 @@ struct TailSoftmax {
 #pragma unroll
       for (int i = 0; i < 4; i++) {
         float& p = s[i / 2 * 4 + 2 * h + i % 2];
-        p = exp2_approx(fmaf(p - r, SCORE_SCALE, P_SHIFT));
+        p = exp2_approx(fmaf(p - r, SCORE_SCALE, P_BITS));
         sum[h] += p;
       }
     }

@@ -10,20 +10,26 @@ constexpr int ATTENTION_BOX = 64;  // both tensor maps have boxes of 64 columns 
 
 /* ROW_GROUPS x KEY_GROUPS consumer warpgroups of 64 rows (one of the two is 1): the row groups share the keys they read, the key groups share out the
    tiles of keys of the same rows, tile i to group i mod KEY_GROUPS. With BLOCKS 2 the two blocks of a cluster have the same rows and half of the keys
-   each (attention_cluster_sm90a.cuh). Blocks of three row groups have CAST_WARPS single warps that cast, and if causal only room for them. */
-template <int ROW_GROUPS_, int KEY_GROUPS_, int KEYS_, int STAGES_, bool CAUSAL_, int BLOCKS_ = 1>
+   each (attention_cluster_sm90a.cuh); with TAIL other blocks have a sequence's last rows (attention_tail_sm90a.cuh). Blocks of three row groups have
+   CAST_WARPS single warps that cast, and if causal only room for them. */
+template <int ROW_GROUPS_, int KEY_GROUPS_, int KEYS_, int STAGES_, bool CAUSAL_, int BLOCKS_ = 1, bool TAIL_ = false>
 struct AttentionTile {
   static constexpr int ROW_GROUPS = ROW_GROUPS_, KEY_GROUPS = KEY_GROUPS_, KEYS = KEYS_, STAGES = STAGES_, BLOCKS = BLOCKS_;
-  static constexpr bool CAUSAL = CAUSAL_;
+  static constexpr bool CAUSAL = CAUSAL_, TAIL = TAIL_;
   static constexpr bool OWN_FIRST = false;                                 // the tile of the block's own rows first, then those behind it, round about
+  // Whether it is told how long its keys are (lengths_sm90a.cuh). Up to 640 rows, and where tails take as long as the others, that costs more than it saves.
+  static constexpr bool LENGTHS = KEY_GROUPS == 1 && !TAIL;
+  static constexpr int SQUARES = LENGTHS ? (ROW_GROUPS + 1) / 2 * 2 : 0;   // of longest keys, by stream
   static constexpr bool PING_PONG = KEY_GROUPS == 1 && ROW_GROUPS > 1;     // row groups take turns at issuing products
   static constexpr bool Q_REGISTERS = KEYS == 64;                          // Q as a register operand, or from shared memory: as measured
   static constexpr bool MASK_EVERY_TILE = CAUSAL && 64 * ROW_GROUPS > KEYS;  // else only a group's first tile can have hidden keys
   static constexpr int CONSUMERS = ROW_GROUPS * KEY_GROUPS;
   // Q, K and V make way in L2 for what the next kernels read: 2048 rows 0 to -0.4 us on an H200, the other forms up to +0.3.
   static constexpr bool READ_ONCE = ROW_GROUPS == 3 && BLOCKS == 1;
-  // Exponentials begin under the warpgroup's own O += P V. With three row groups 4096 rows would take 2.3 to 2.8 us more (H200).
+  // Exponentials may begin under the warpgroup's own O += P V. With three row groups 4096 rows would take 1.5 us more (H200).
   static constexpr bool EARLY = CONSUMERS < 3;
+  // Q is scaled once its scores are known to be small. Not where rows see so few keys that an error in Q is not averaged away.
+  static constexpr bool SCALES_Q = LENGTHS && !CAUSAL;
   static constexpr int THREADS = 128 * CONSUMERS + 128;
   static constexpr int CONSUMER_REGISTERS = CONSUMERS == 1 ? 232 : CONSUMERS == 2 ? 240 : 160, PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : 24;
   static constexpr int ROWS = 64 * ROW_GROUPS;
@@ -31,9 +37,9 @@ struct AttentionTile {
   // O, and two references and two sums a thread; of a cluster's blocks each gets the half that it finishes
   static constexpr int PARTIAL_BYTES = (KEY_GROUPS > 1 ? 64 * 64 * 4 + 128 * 16 : 0) + (BLOCKS > 1 ? 64 * 32 * 4 + 128 * 8 : 0);
   static constexpr int CAST_WARPS = CONSUMERS == 3 ? 2 : 0, CAST_BYTES = 16384 + 128;
-  static constexpr int BARRIERS = ROW_GROUPS + 3 * STAGES + (CAST_WARPS > 0 ? ROW_GROUPS + CAST_WARPS : 0);
+  static constexpr int BARRIERS = LENGTHS + ROW_GROUPS + 3 * STAGES + (CAST_WARPS > 0 ? ROW_GROUPS + CAST_WARPS : 0);
   static constexpr int SMEM_BYTES = 1024 /* room to align */ + Q_BYTES + STAGES * 2 * KV_BYTES + CONSUMERS * PARTIAL_BYTES +
-                                    CAST_WARPS * CAST_BYTES + 8 * BARRIERS;
+                                    CAST_WARPS * CAST_BYTES + 8 * BARRIERS + 4 * SQUARES;
   static_assert(SMEM_BYTES <= 232448 && (ROW_GROUPS == 1 || KEY_GROUPS == 1) && (BLOCKS == 1 || KEY_GROUPS == 1) && CONSUMERS <= 3);
 };
 
@@ -47,12 +53,15 @@ struct AttentionSmem {
   __device__ __forceinline__ uint32_t partial(int group) const { return base + T::Q_BYTES + T::STAGES * 2 * T::KV_BYTES + group * T::PARTIAL_BYTES; }
   __device__ __forceinline__ uint32_t cast(int warp) const { return partial(T::CONSUMERS) + warp * T::CAST_BYTES; }
   __device__ __forceinline__ uint32_t barrier(int i) const { return cast(T::CAST_WARPS) + 8 * i; }
-  __device__ __forceinline__ uint32_t q_full(int group) const { return barrier(group); }
-  __device__ __forceinline__ uint32_t k_full(int stage) const { return barrier(T::ROW_GROUPS + 3 * stage); }
+  // The longest keys' squares are there.
+  __device__ __forceinline__ uint32_t measured() const { return barrier(0); }
+  __device__ __forceinline__ uint32_t q_full(int group) const { return barrier(T::LENGTHS + group); }
+  __device__ __forceinline__ uint32_t k_full(int stage) const { return barrier(T::LENGTHS + T::ROW_GROUPS + 3 * stage); }
   __device__ __forceinline__ uint32_t v_full(int stage) const { return k_full(stage) + 8; }
   __device__ __forceinline__ uint32_t empty(int stage) const { return k_full(stage) + 16; }
   __device__ __forceinline__ uint32_t received(int group) const { return k_full(T::STAGES) + 8 * group; }
   __device__ __forceinline__ uint32_t cast_full(int warp) const { return received(T::ROW_GROUPS) + 8 * warp; }
+  __device__ __forceinline__ uint32_t key_squares(int i) const { return barrier(T::BARRIERS) + 4 * i; }
 };
 
 // What a warpgroup works on.
@@ -112,6 +121,7 @@ __device__ __forceinline__ AttentionWork attention_work(int seq_len, int groups,
 // `users`: groups that empty an even stage, and an odd one; `receivers`: groups that hear from the other block of the cluster
 template <class T>
 __device__ __forceinline__ void init_barriers(const AttentionSmem<T>& smem, const int (&users)[2], int receivers) {
+  if (T::LENGTHS) mbarrier_init(smem.measured(), 1);
 #pragma unroll
   for (int g = 0; g < T::ROW_GROUPS; g++) mbarrier_init(smem.q_full(g), 1);
 #pragma unroll

@@ -6,12 +6,6 @@
 #include "attention/attention_tile_sm90a.cuh"
 #include "cast/cast_sm90a.cuh"
 
-__device__ __forceinline__ float load_shared(uint32_t address) {
-  float v;
-  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(address) : "memory");
-  return v;
-}
-
 // Four neighbours from `address`, which is 16-byte aligned if `aligned`.
 __device__ __forceinline__ float4 load_shared_4(uint32_t address, bool aligned) {
   if (aligned) return load_shared_4(address);

@@ -6,7 +6,8 @@
    the product has left.
 
    What a copy has stored is there for copies of other multiprocessors when the storing thread has waited for its end and then released it, 0.5 + 0.75 us; a
-   warp of its own does that, under the attention of the own tile. Who waits for a block is told by a barrier of its own, so that tiles come as they are ready.
+   warp of its own does that, under the attention of the own tile, and tells all blocks how long the longest of its keys is. Who waits for a block's tile is
+   told by a barrier of its own, so that tiles come as they are ready.
 
    att lies where Q would in qkv (rows, 2304): other heads may still be reading h.
 
@@ -47,6 +48,7 @@ struct QkvAttention {
     mbarrier_init(smem.taken(), 1);
     for (int i = 0; i < HEAD_BLOCKS; i++) mbarrier_init(smem.published(i), 1);
     fence_mbarrier_init();
+    mbarrier_expect(smem.measured(), HEAD_BLOCKS * sizeof(float));
     prefetch_tensor_map(h);
     prefetch_tensor_map(weights);
     prefetch_tensor_map(qkv);
@@ -119,31 +121,36 @@ struct QkvAttention {
     }
   }
 
-  // ---- the warp that hands the own tile on
+  // ---- the warp that hands on the own tile, and the square of its longest key
 
   __device__ __forceinline__ void hand_on(uint32_t from, uint32_t to, uint32_t full, int before) const {
     cluster_copy(cluster_address(to, before), from, 64 * 128, cluster_address(full, before));
   }
 
   __device__ __forceinline__ void publish() const {
-    if (elect_one()) {
-      const int before = (rank + HEAD_BLOCKS - 1) % HEAD_BLOCKS;
+    const uint32_t lane = threadIdx.x % 32, before = (rank + HEAD_BLOCKS - 1) % HEAD_BLOCKS;
 #pragma unroll
-      for (int g = 0; g < T::ROW_GROUPS; g++) {
-        const int at = 64 * 128 * g, row = rank * T::ROWS + 64 * g;
-        mbarrier_wait_or_fault(smem.turned(g), 0);
-        tma_store_3d(qkv, smem.k(0) + at, column(1), row, 0);
-        tma_store_3d(qkv, smem.v(0) + at, column(2), row, 0);
-        if (g == 0) mbarrier_wait_or_fault(smem.wanted(), 0);
-        hand_on(smem.k(0) + at, smem.k(1) + at, smem.k_full(1), before);
-        hand_on(smem.v(0) + at, smem.v(1) + at, smem.v_full(1), before);
-      }
+    for (int g = 0; g < T::ROW_GROUPS; g++) {
+      const int at = 64 * 128 * g, row = rank * T::ROWS + 64 * g;
+      mbarrier_wait_or_fault(smem.turned(g), 0);
+      if (!elect_one()) continue;
+      tma_store_3d(qkv, smem.k(0) + at, column(1), row, 0);
+      tma_store_3d(qkv, smem.v(0) + at, column(2), row, 0);
+      if (g == 0) mbarrier_wait_or_fault(smem.wanted(), 0);
+      hand_on(smem.k(0) + at, smem.k(1) + at, smem.k_full(1), before);
+      hand_on(smem.v(0) + at, smem.v(1) + at, smem.v_full(1), before);
       bulk_commit();
+    }
+    __syncwarp();
+    float longest = 0;
+#pragma unroll 1
+    for (int rows = 0; rows < T::KEYS; rows += KEY_ROWS) longest = larger(longest, longest_of_16(smem.k(0) + 128 * rows, lane));
+    if (lane < HEAD_BLOCKS) cluster_store(cluster_address(smem.key_squares(rank), lane), longest, cluster_address(smem.measured(), lane));
+    if (elect_one()) {
       bulk_wait<0>();
       fence_async_global();
     }
     __syncwarp();
-    const uint32_t lane = threadIdx.x % 32;
     if (lane < HEAD_BLOCKS) cluster_signal_released(cluster_address(smem.published(rank), lane));
   }
 
@@ -202,7 +209,8 @@ struct QkvAttention {
     work.seq_len = args.seq_len;
     work.tiles = HEAD_BLOCKS;
     work.streams = 1;
-    AttentionConsumer<T> consumer(smem, work, group, warp);
+    const QkvAttentionSmem same = {{__shfl_sync(~0u, smem.base, 0)}};  // in a way that ptxas knows to be so for all lanes, see uniform_warp()
+    AttentionConsumer<T> consumer(same, work, group, warp);
     consumer.run();
     store_output(consumer, qkv);
   }

@@ -7,6 +7,7 @@ constexpr int HEAD_BLOCKS = 8;  // of a cluster, which has the rows of a head
 
 struct QkvAttentionTile : AttentionTile<2, 1, 128, 6, false> {
   static constexpr bool OWN_FIRST = true;
+  static constexpr int SQUARES = HEAD_BLOCKS;    // of longest keys, by block
   static constexpr bool MASK_EVERY_TILE = true;  // the ragged one may be any
   static_assert(KEYS == ROWS, "a block has one tile of keys");
 };
@@ -17,14 +18,14 @@ using QkvHeadShape = GemmShape<128, 192, QKV, D, 4>;
 struct QkvAttentionSmem : AttentionSmem<QkvAttentionTile> {
   using T = QkvAttentionTile;
   using S = QkvHeadShape;
-  static constexpr int BARRIERS = T::BARRIERS + 2 * S::STAGES + 6 + HEAD_BLOCKS, BIAS_BYTES = S::BN * 4;
+  static constexpr int BARRIERS = T::BARRIERS + T::SQUARES / 2 + 2 * S::STAGES + 5 + HEAD_BLOCKS, BIAS_BYTES = S::BN * 4;
   static constexpr int TOTAL = 1024 /* room to align */ + T::Q_BYTES + T::STAGES * 2 * T::KV_BYTES + 8 * BARRIERS + BIAS_BYTES;
   static_assert(S::STAGES * S::STAGE_BYTES <= (T::STAGES - 1) * 2 * T::KV_BYTES && BARRIERS % 2 == 0 && TOTAL <= 232448);
   // The second stage of attention is the first to be free: it lies within the first one of the product.
   static_assert(2 * T::KV_BYTES <= S::STAGE_BYTES);
 
   __device__ __forceinline__ uint32_t ring() const { return k(1); }
-  __device__ __forceinline__ uint32_t full(int stage) const { return barrier(T::BARRIERS + stage); }
+  __device__ __forceinline__ uint32_t full(int stage) const { return barrier(T::BARRIERS + T::SQUARES / 2 + stage); }
   __device__ __forceinline__ uint32_t drained(int stage) const { return full(S::STAGES + stage); }
   __device__ __forceinline__ uint32_t bias_full() const { return drained(S::STAGES); }
   // A warpgroup's keys and values lie in the own tile
@@ -33,6 +34,6 @@ struct QkvAttentionSmem : AttentionSmem<QkvAttentionTile> {
   __device__ __forceinline__ uint32_t wanted() const { return turned(2); }
   __device__ __forceinline__ uint32_t taken() const { return wanted() + 8; }
   // A block's tile may be read from memory
-  __device__ __forceinline__ uint32_t published(int block) const { return taken() + 16 + 8 * block; }
+  __device__ __forceinline__ uint32_t published(int block) const { return taken() + 8 + 8 * block; }
   __device__ __forceinline__ uint32_t biases() const { return barrier(BARRIERS); }
 };

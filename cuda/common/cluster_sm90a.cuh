@@ -28,6 +28,11 @@ __device__ __forceinline__ void cluster_copy(uint32_t to, uint32_t from, uint32_
                : "memory");
 }
 
+// 9.7.9.12 st.async: into another block's shared memory, counted by a barrier there
+__device__ __forceinline__ void cluster_store(uint32_t to, float v, uint32_t barrier) {
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(to), "f"(v), "r"(barrier) : "memory");
+}
+
 // 9.7.13.15.13 mbarrier.arrive at another block's barrier: what this thread has read or written in shared memory is done with
 __device__ __forceinline__ void cluster_signal(uint32_t barrier_there) {
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier_there) : "memory");

@@ -5,6 +5,19 @@
 // PTX ISA 9.0, 9.7.13.1 barrier: `threads` (a multiple of 32) threads of the block meet at barrier `id` (1..15)
 __device__ __forceinline__ void named_barrier_sync(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
 __device__ __forceinline__ void named_barrier_arrive(int id, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+// Whether it is true for all of them
+__device__ __forceinline__ bool named_barrier_all(int id, int threads, bool mine) {
+  uint32_t all;
+  asm volatile(
+      "{\n.reg .pred p, q;\n"
+      "setp.ne.u32 p, %3, 0;\n"
+      "bar.red.and.pred q, %1, %2, p;\n"
+      "selp.u32 %0, 1, 0, q;\n}\n"
+      : "=r"(all)
+      : "r"(id), "r"(threads), "r"(static_cast<uint32_t>(mine))
+      : "memory");
+  return __any_sync(~0u, all);  // a vote, so that ptxas knows it to be the same for all lanes
+}
 
 // 9.7.13.4 fence.proxy.async: ordinary writes before it are seen by wgmma and the copy engine after the next barrier
 __device__ __forceinline__ void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }

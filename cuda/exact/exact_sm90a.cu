@@ -115,5 +115,6 @@ extern "C" __global__ void __launch_bounds__(exact90::THREADS, 1) exact(const Ex
       few_rows<FEW_ROWS>(args, from_shared);
     return;
   }
+  // As a call it would spill.
   compute(shared, [&] { supply(args, shared); }, [&]() __attribute__((always_inline)) { consume(args, shared, reduce); });
 }

@@ -10,6 +10,7 @@ struct QkvArgs {
   const float* bias;  // (2304)
   int rows, gemm_blocks, early;
   CastArgs cast;
+  KeyLengths keys;
 };
 
 struct QkvTailArgs {
@@ -21,7 +22,7 @@ struct QkvTailArgs {
   extern "C" __global__ void __launch_bounds__(GemmShape<BM, BN, QKV, D, STAGES>::THREADS, 1) gemm_qkv_##BM##x##BN(                                \
       const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const __grid_constant__ CUtensorMap out, const QkvArgs args) { \
     using Shape = GemmShape<BM, BN, QKV, D, STAGES>;                                                                                               \
-    using Epilogue = HalfEpilogue<Shape, false>;                                                                                                   \
+    using Epilogue = HalfEpilogue<Shape, false, false, true>;                                                                                      \
     constexpr int CAST_STAGES = (GemmMemory<Shape, Epilogue>::TOTAL - 1024) / 16400;                                                               \
     if (blockIdx.x >= args.gemm_blocks) {                                                                                                          \
       pdl_launch();                                                                                                                                \
@@ -29,30 +30,36 @@ struct QkvTailArgs {
       cast_role<Shape::THREADS, CAST_STAGES, GROUP>(args.cast, shared_base(), blockIdx.x - args.gemm_blocks, gridDim.x - args.gemm_blocks);        \
       return;                                                                                                                                      \
     }                                                                                                                                              \
-    gemm<Shape>(&a, &b, Epilogue(&out, args.bias), args.rows, blockIdx.x, args.gemm_blocks, args.early);                                        \
+    Epilogue epilogue(&out, args.bias);                                                                                                            \
+    epilogue.keys = &args.keys;                                                                                                                    \
+    gemm<Shape>(&a, &b, epilogue, args.rows, blockIdx.x, args.gemm_blocks, args.early);                                                            \
   }
 
-#define GEMM_QKV_TRANSPOSED(BM, BN, STAGES)                                                                                                    \
-  extern "C" __global__ void __launch_bounds__(GemmShape<BM, BN, QKV, D, STAGES>::THREADS, 1) gemm_qkv_##BM##x##BN(                            \
-      const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const __grid_constant__ CUtensorMap out,                   \
-      const __grid_constant__ CUtensorMap rest, const QkvArgs args) {                                                                          \
-    using Shape = GemmShape<BM, BN, QKV, D, STAGES>;                                                                                           \
-    using Epilogue = HalfEpilogue<Shape, false>;                                                                                               \
-    static_assert(Shape::TRANSPOSED && Epilogue::BOXES * Epilogue::COLUMNS == TRANSPOSED_WIDE && Epilogue::REST == TRANSPOSED_NARROW);         \
-    gemm<Shape>(&a, &b, Epilogue(&out, args.bias, &rest), args.rows, blockIdx.x, args.gemm_blocks, args.early);                                \
+#define GEMM_QKV_TRANSPOSED(BM, BN, STAGES)                                                                                            \
+  extern "C" __global__ void __launch_bounds__(GemmShape<BM, BN, QKV, D, STAGES>::THREADS, 1) gemm_qkv_##BM##x##BN(                    \
+      const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const __grid_constant__ CUtensorMap out,           \
+      const __grid_constant__ CUtensorMap rest, const QkvArgs args) {                                                                  \
+    using Shape = GemmShape<BM, BN, QKV, D, STAGES>;                                                                                   \
+    using Epilogue = HalfEpilogue<Shape, false, false, true>;                                                                          \
+    static_assert(Shape::TRANSPOSED && Epilogue::BOXES * Epilogue::COLUMNS == TRANSPOSED_WIDE && Epilogue::REST == TRANSPOSED_NARROW); \
+    Epilogue epilogue(&out, args.bias, &rest);                                                                                         \
+    epilogue.keys = &args.keys;                                                                                                        \
+    gemm<Shape>(&a, &b, epilogue, args.rows, blockIdx.x, args.gemm_blocks, args.early);                                                \
   }
 
-#define GEMM_QKV_TRANSPOSED_TAIL(BM, BN, STAGES)                                                                                               \
-  extern "C" __global__ void __launch_bounds__(GemmShape<BM, BN, QKV, D, STAGES, 1, true>::THREADS, 1) gemm_qkv_##BM##x##BN##_tail(            \
-      const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const __grid_constant__ CUtensorMap out,                   \
-      const __grid_constant__ CUtensorMap rest, const __grid_constant__ CUtensorMap tail, const QkvTailArgs args) {                            \
-    using Shape = GemmShape<BM, BN, QKV, D, STAGES, 1, true>;                                                                                  \
-    const QkvArgs& whole = args.whole;                                                                                                         \
-    const int rows = whole.rows / BM * BM;                                                                                                     \
-    HalfEpilogue<Shape, false> epilogue(&out, whole.bias, &rest);                                                                              \
-    epilogue.tail_out = args.qkv;                                                                                                              \
-    epilogue.tail_end = whole.rows;                                                                                                            \
-    gemm<Shape>(&a, &b, epilogue, rows, blockIdx.x, whole.gemm_blocks, whole.early, &tail);                                                    \
+#define GEMM_QKV_TRANSPOSED_TAIL(BM, BN, STAGES)                                                                                    \
+  extern "C" __global__ void __launch_bounds__(GemmShape<BM, BN, QKV, D, STAGES, 1, true>::THREADS, 1) gemm_qkv_##BM##x##BN##_tail( \
+      const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const __grid_constant__ CUtensorMap out,        \
+      const __grid_constant__ CUtensorMap rest, const __grid_constant__ CUtensorMap tail, const QkvTailArgs args) {                 \
+    using Shape = GemmShape<BM, BN, QKV, D, STAGES, 1, true>;                                                                       \
+    const QkvArgs& whole = args.whole;                                                                                              \
+    const int rows = whole.rows / BM * BM;                                                                                          \
+    HalfEpilogue<Shape, false, false, true> epilogue(&out, whole.bias, &rest);                                                      \
+    epilogue.keys = &whole.keys;                                                                                                    \
+    epilogue.tail_out = args.qkv;                                                                                                   \
+    epilogue.tail_end = whole.rows;                                                                                                 \
+    if (blockIdx.x == 0) whole.keys.forget(rows);                                                                                   \
+    gemm<Shape>(&a, &b, epilogue, rows, blockIdx.x, whole.gemm_blocks, whole.early, &tail);                                         \
   }
 
 GEMM_QKV(64, 64, 6)

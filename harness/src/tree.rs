@@ -15,7 +15,7 @@ pub fn root() -> Option<PathBuf> {
     exe.and_then(above).or_else(|| here.and_then(above))
 }
 
-/// SHA-256 over the sources of the library: for each file in the order of their paths, the path, a zero byte, the bytes.
+/// SHA-256 over the sources of the library, notes (`*.md`) left out: for each file in the order of their paths, the path, a zero byte, the bytes.
 pub fn build_id(root: &Path) -> Result<String, Failure> {
     let mut files = vec!["Cargo.lock".to_string(), "build.rs".to_string()];
     for folder in ["cuda", "src"] {
@@ -42,7 +42,7 @@ fn collect(root: &Path, folder: &str, files: &mut Vec<String>) -> Result<(), Fai
         let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
         if entry.path().is_dir() {
             collect(root, &path, files)?;
-        } else {
+        } else if !path.ends_with(".md") {
             files.push(path);
         }
     }

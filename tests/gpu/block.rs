@@ -1,5 +1,7 @@
 //! The whole block on every path against the CPU backend: sizes, batches, causal, bits, what is left untouched.
 
+use std::ops::Range;
+
 use solve::cuda::arch::Arch;
 use solve::cuda::prepared::Prepared;
 use solve::cuda::solve::{solve_from_host, solve_in_place};
@@ -7,9 +9,9 @@ use solve::dims::D;
 use solve::options::{BlockOptions, Stream};
 use solve::precision::SolvePrecision::Fast;
 use solve::span::{Span, Tokens};
-use solve::weights::WEIGHTS_LEN;
+use solve::weights::{W_QKV, WEIGHTS_LEN};
 
-use super::common::{Random, check_block, reference, weights};
+use super::common::{Random, check_block, reference, weights, worst};
 use super::rig::{Kind, Memory, device};
 
 /// The challenge's sizes and the edges of the tiles.
@@ -105,6 +107,50 @@ pub fn prepared(arch: Arch) {
             let wanted = reference(&host_x, &host_weights, batch, seq_len, causal);
             check_block(&output.read(), &wanted, &format!("causal {causal}, {batch} sequences of {seq_len}"));
             output.check_guards();
+        }
+    }
+}
+
+/// The forms of attention that know how long keys are (cuda/attention/lengths_sm90a.cuh), and others
+const LONG: [(usize, bool); 8] =
+    [(130, false), (400, true), (700, false), (1000, false), (1025, false), (1100, true), (1300, false), (2050, false)];
+
+/// One token's keys so long that attention may not take scores for small, in the first tile of keys, the last one, or between: then p would pass the
+/// largest half.
+pub fn long_keys(arch: Arch) {
+    long(arch, D..2 * D, 0.3, |seq_len| vec![2, seq_len / 2, seq_len - 3]);
+}
+
+/// One token's query so long: the other warps of its warpgroup see small scores only.
+pub fn long_query(arch: Arch) {
+    long(arch, 0..D, 0.6, |seq_len| vec![seq_len / 2]);
+}
+
+/// One token's q or k, which lie in these `columns`, is longer than all others.
+fn long(arch: Arch, columns: Range<usize>, weight: f32, places: impl Fn(usize) -> Vec<usize>) {
+    let mut host_weights = weights(16);
+    let (first, mut signs) = (&mut host_weights[W_QKV.offset..][columns], Random::new(16));
+    first.iter_mut().for_each(|w| *w = weight * signs.uniform().signum());
+    let weights = Memory::of(&host_weights);
+    for (seq_len, causal) in LONG {
+        let options = BlockOptions { causal, precision: Fast, max_tokens: seq_len, ..BlockOptions::default() };
+        let block = Prepared::on(device(arch), &weight_span(&weights), options).expect("create");
+        for place in places(seq_len) {
+            let mut host_x = Random::new((seq_len + place) as u64).uniforms(seq_len * D);
+            host_x[place * D] = 50.0;
+            let wanted = reference(&host_x, &host_weights, 1, seq_len, causal);
+            let (x, output) = (Memory::of(&host_x), Memory::poisoned(host_x.len()));
+            let call = tokens(&x, &output, 1, seq_len);
+            let check = |what: &str| {
+                let worst = worst(&output.read(), &wanted, 1e-2, 1e-2);
+                assert!(worst <= 1.0, "{what}, token {place} of {seq_len}: {worst} times 1e-2");
+            };
+            block.forward(&call, Stream::LEGACY).expect("forward");
+            check("prepared");
+            if !causal {
+                solve_in_place(device(arch), &call, &weight_span(&weights), Fast).expect("solve");
+                check("solve");
+            }
         }
     }
 }

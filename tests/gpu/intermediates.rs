@@ -13,7 +13,7 @@ use solve::cuda::hopper::plan::{
 use solve::cuda::launch::Step;
 use solve::cuda::memory::copy_in;
 use solve::cuda::workspace::{Parts, Purpose, Workspace, packed, vectors};
-use solve::dims::{D, FFN, QKV};
+use solve::dims::{D, FFN, HEADS, QKV};
 use solve::error::Error;
 use solve::options::Stream;
 use solve::precision::SolvePrecision;
@@ -58,7 +58,13 @@ pub fn stages(arch: Arch) {
         let shape = Shape { batch, seq_len, causal: index % 3 == 1, prepared: false, precision, guarded: true };
         // Weights in every alignment of a float.
         let weights = Memory::new(super::rig::Kind::Device, WEIGHTS_LEN, 4 * (index % 4)).with(&host_weights);
-        check(arch, shape, &weights, &host_weights, |device, buffers| block::forward(device, shape, buffers, false));
+        check(arch, shape, &weights, &host_weights, |device, buffers| {
+            let lengths = match &device.kernels {
+                Kernels::Hopper(kernels) => tells_lengths(&forward(kernels.chip, shape, true)),
+                Kernels::Portable(_) => false,
+            };
+            Ok((block::forward(device, shape, buffers, false)?, lengths))
+        });
     }
 }
 
@@ -82,8 +88,8 @@ pub fn hopper_forms(arch: Arch) {
                 *launch = other;
                 replaced += 1;
             }
-            assert_eq!(replaced, 1, "launches of another form, {shape:?}");
-            hopper::block::steps(kernels, &launches, shape, buffers, true)
+            assert!(replaced > 0, "launches of another form, {shape:?}");
+            Ok((hopper::block::steps(kernels, &launches, shape, buffers, true)?, tells_lengths(&launches)))
         });
     };
     let of = |seq_len: usize| {
@@ -95,9 +101,13 @@ pub fn hopper_forms(arch: Arch) {
             // A transposed matrix is a prepared block's, and a tail needs enough tiles above it to share it.
             let rows = if form.tail > 0 { 1029 } else { 420 };
             let shape = Shape { prepared: form.transposed(), ..of(rows) };
-            run(shape, &|shape, launch| {
-                let replaced = matches!(launch.kernel, Kernel::Gemm { gemm: other, .. } if other == gemm);
-                replaced.then(|| product::product_in(kernels.chip, gemm, tile, shape.rows()))
+            let wanting = attention_forms(false).find(|&form| ATTENTION[form].wants_lengths()).expect("an attention");
+            run(shape, &|shape, launch| match launch.kernel {
+                Kernel::Gemm { gemm: other, .. } if other == gemm => {
+                    Some(product::product_in(kernels.chip, gemm, tile, shape.rows()))
+                }
+                Kernel::Attention { .. } if gemm == Gemm::Qkv => Some(attention_in(shape, wanting)),
+                _ => None,
             });
         }
         for tile in 0..direct::tiles(gemm).len() {
@@ -130,12 +140,18 @@ pub fn hopper_forms(arch: Arch) {
     }
 }
 
+/// Whether QKV has to tell attention how long its keys are.
+fn tells_lengths(launches: &[Launch]) -> bool {
+    let wants = |form: usize| ATTENTION[form].wants_lengths();
+    launches.iter().any(|launch| matches!(launch.kernel, Kernel::Attention { form, .. } if wants(form)))
+}
+
 fn check(
     arch: Arch,
     shape: Shape,
     weights: &Memory,
     host_weights: &[f32],
-    steps: impl FnOnce(&Device, &Buffers) -> Result<Vec<Step>, Error>,
+    steps: impl FnOnce(&Device, &Buffers) -> Result<(Vec<Step>, bool), Error>,
 ) {
     let (device, rows) = (device(arch), shape.rows());
     let x = Random::new(rows as u64).uniforms(rows * D);
@@ -163,8 +179,12 @@ fn check(
     }
     let buffers = Buffers::new(x_there.at(), output.at(), weights.at(), &shape, parts);
     // SAFETY: buffers and workspace are of this shape.
-    let ran = device.run(|| unsafe { run_steps(&steps(device, &buffers)?, Stream::LEGACY) });
-    ran.expect("forward");
+    let ran = device.run(|| unsafe {
+        let (steps, lengths) = steps(device, &buffers)?;
+        run_steps(&steps, Stream::LEGACY)?;
+        Ok(lengths)
+    });
+    let lengths = ran.expect("forward");
     let got_output = output.read();
     output.check_guards();
     qkv.check_guards();
@@ -236,6 +256,10 @@ fn check(
     }
     close("QKV", &qkv, &wanted, (2e-4, 5.2e-4));
 
+    if lengths {
+        check_key_lengths(&qkv, parts.key_lengths, &shape);
+    }
+
     let mut attention = vec![0.0; rows * D];
     cpu::attention(&qkv, &mut attention, shape.seq_len, shape.causal);
     if together {
@@ -275,6 +299,23 @@ fn check(
     let mut wanted = linear(&f, W_PROJ, B_PROJ);
     wanted.iter_mut().zip(&x1).for_each(|(sum, x)| *sum += x);
     close("proj", &got_output, &wanted, (3e-5, 1e-5));
+}
+
+/// The squares of the longest keys, in groups of 16 and by halves of heads (cuda/gemm/key_lengths_sm90a.cuh). Behind the last whole tile they need not be there.
+fn check_key_lengths(qkv: &[f32], lengths: u64, shape: &Shape) {
+    const GROUP: usize = 16;
+    let groups = shape.rows() / 128 * 128 / GROUP;
+    let got = read_floats(lengths, groups.next_multiple_of(32) * 2 * HEADS);
+    for (group, half) in (0..groups).flat_map(|group| (0..2 * HEADS).map(move |half| (group, half))) {
+        let rows = qkv.chunks_exact(QKV).skip(GROUP * group).take(GROUP);
+        let squares = rows.map(|row| row[D + 32 * half..][..32].iter().map(|k| k * k).sum());
+        let longest: f32 = squares.fold(0.0, f32::max);
+        let got = got[((group / 32 * HEADS + half / 2) * 32 + group % 32) * 2 + half % 2];
+        assert!(
+            (longest..=1.02 * longest + 1e-4).contains(&(1.01 * got)),
+            "key lengths: {got} for {longest}, {shape:?}"
+        );
+    }
 }
 
 /// W_fc and gamma2, beta2, b_fc as a prepared block has them (cuda/cast/fold_layernorm2_sm90a.cu).

@@ -57,6 +57,8 @@ fn main() -> std::process::ExitCode {
         push("block::misaligned", block::misaligned);
         push("block::from_host", block::from_host);
         push("block::prepared", block::prepared);
+        push("block::long_keys", block::long_keys);
+        push("block::long_query", block::long_query);
         push("block::long_sequence", block::long_sequence);
         push("precision::exact", precision::exact);
         push("precision::rescue", precision::rescue);

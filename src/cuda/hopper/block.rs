@@ -58,7 +58,11 @@ pub fn steps(
     });
     let apart = apart.unwrap_or(0) as u32;
     let packed = if shape.prepared { Packed::kept(&buffers.parts) } else { Packed::of_call(buffers, launches) };
-    let call = Call { buffers, shape, alarms, packed, row_tiles, apart, attn_early, alone, fused };
+    let lengths = launches
+        .iter()
+        .any(|launch| matches!(launch.kernel, Kernel::Attention { form, .. } if ATTENTION[form].wants_lengths()));
+    let key_lengths = if lengths { buffers.parts.key_lengths } else { 0 };
+    let call = Call { buffers, shape, alarms, packed, row_tiles, apart, attn_early, alone, fused, key_lengths };
     launches.iter().map(|launch| call.step(kernels, launch)).collect()
 }
 
@@ -77,6 +81,7 @@ pub fn prepare(kernels: &Kernels, buffers: &Buffers) -> Result<Vec<Step>, Error>
         attn_early: false,
         alone: false,
         fused: false,
+        key_lengths: 0,
     };
     let wanted = |launch: &&Launch| launch.kernel == Kernel::FewPrepare || buffers.parts.packed != 0;
     plan::prepare().iter().filter(wanted).map(|launch| call.step(kernels, launch)).collect()
@@ -98,6 +103,8 @@ struct Call<'a> {
     alone: bool,
     /// Whether QKV and attention are one kernel, whose output lies where Q would
     fused: bool,
+    /// Where QKV tells attention how long its keys are, or 0
+    key_lengths: u64,
 }
 
 impl Call<'_> {
@@ -206,7 +213,8 @@ impl Call<'_> {
         let mut words = match gemm {
             Gemm::Qkv => {
                 let early = if self.shape.prepared { early } else { 0 };
-                [&[bias, pair(rows, launch.working), pair(early, 0)][..], &self.cast(launch)].concat()
+                let first = [bias, pair(rows, launch.working), pair(early, 0)];
+                [&first[..], &self.cast(launch), &[self.key_lengths, pair(rows, 0)]].concat()
             }
             Gemm::AttnProj if self.apart > 0 => {
                 let [facts, row_parts] = self.row_facts();
@@ -318,11 +326,13 @@ impl Call<'_> {
         if ATTENTION[form].blocks > 1 {
             let seq_len = self.shape.seq_len;
             let lengths = pair(seq_len as u32, ATTENTION[form].groups(seq_len) as u32);
-            return Ok(maps.words(&[self.att(), lengths]).words(&self.cast(launch)));
+            let cast = self.cast(launch);
+            return Ok(maps.words(&[&[self.att(), lengths][..], &cast, &[self.key_lengths]].concat()));
         }
         let maps =
             maps.map(&views::sequences(self.att(), D, self.shape).encode()?).each_more(&[self.shape.seq_len as u64]);
-        Ok(if causal { maps } else { maps.words(&self.cast(launch)) })
+        let maps = if causal { maps } else { maps.words(&self.cast(launch)) };
+        Ok(maps.each_more(&[self.key_lengths]))
     }
 
     /// `QkvAttentionArgs` behind three maps

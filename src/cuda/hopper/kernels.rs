@@ -139,7 +139,9 @@ pub fn symbol(kernel: Kernel) -> String {
         Kernel::Attention { form, causal } => {
             let form = &ATTENTION[form];
             let blocks = if form.blocks > 1 { format!("x{}", form.blocks) } else { String::new() };
-            format!("attention_{}x{}{blocks}_f16{}", form.rows, form.keys, if causal { "_causal" } else { "" })
+            let kind = if causal { "_causal" } else { "" };
+            let kind = if form.tail > 0 { "_tail" } else { kind };
+            format!("attention_{}x{}{blocks}_f16{kind}", form.rows, form.keys)
         }
         Kernel::QkvAttention => "qkv_attention".into(),
         Kernel::AttentionProj { form } => {

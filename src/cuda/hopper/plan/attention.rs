@@ -28,9 +28,9 @@ const ATTENTION_COST: usize = 250;
 /// The forms that attention is compiled for.
 pub const ATTENTION: [AttentionForm; 5] = [
     AttentionForm { rows: 1, keys: 2, blocks: 1, tail: 0, shared: 177_352, cost: 520 },
-    AttentionForm { rows: 2, keys: 1, blocks: 1, tail: 0, shared: 181_384, cost: 860 },
-    AttentionForm { rows: 3, keys: 1, blocks: 1, tail: 0, shared: 222_648, cost: 1060 },
-    AttentionForm { rows: 3, keys: 1, blocks: 2, tail: 0, shared: 184_784, cost: 610 },
+    AttentionForm { rows: 2, keys: 1, blocks: 1, tail: 0, shared: 181_400, cost: 860 },
+    AttentionForm { rows: 3, keys: 1, blocks: 1, tail: 0, shared: 222_672, cost: 1060 },
+    AttentionForm { rows: 3, keys: 1, blocks: 2, tail: 0, shared: 184_808, cost: 610 },
     AttentionForm { rows: 3, keys: 1, blocks: 2, tail: 16, shared: 184_784, cost: 610 },
 ];
 
@@ -39,6 +39,12 @@ impl AttentionForm {
     #[must_use]
     pub fn casts(&self) -> bool {
         self.rows == 3
+    }
+
+    /// Whether QKV has to tell it how long its keys are (`LENGTHS` in cuda/attention/attention_tile_sm90a.cuh).
+    #[must_use]
+    pub fn wants_lengths(&self) -> bool {
+        self.keys == 1 && self.tail == 0
     }
 
     /// Whether it can take sequences of this length.
