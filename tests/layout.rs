@@ -136,7 +136,7 @@ fn hopper_tiles(nvcc: &Path) {
             Gemm::Qkv => ("qkv", "HalfEpilogue<Shape, false>"),
             Gemm::AttnProj => ("attn_proj", "NormEpilogue<Shape>"),
             Gemm::Fc => ("fc", "HalfEpilogue<Shape, true>"),
-            Gemm::Proj => ("proj", "SplitEpilogue<Shape>"),
+            Gemm::Proj => ("proj", "ExchangeEpilogue<Shape>"),
         };
         let folded = match gemm {
             Gemm::AttnProj => ("_apart", product::tiles(gemm)),
@@ -154,18 +154,15 @@ fn hopper_tiles(nvcc: &Path) {
                 tiles.iter().enumerate().filter(|(_, tile)| kind != "_scaled" || tile.tail == 0).collect();
             assert_eq!(uses.len(), tiles.len(), "{stem}: {uses:?}");
             let mut equal = Vec::new();
-            for ((number, tile), arguments) in tiles.into_iter().zip(uses) {
-                // The product's own epilogue comes first where it has several.
-                let (named, numbers) = arguments.split_at(usize::from(gemm == Gemm::Proj && kind.is_empty()));
+            for ((number, tile), numbers) in tiles.into_iter().zip(uses) {
                 let (m, n, stages) = (&numbers[0], &numbers[1], &numbers[numbers.len() - 1]);
                 assert_eq!((m, n), (&tile.m.to_string(), &tile.n.to_string()), "{stem} {number}");
                 let splits = if numbers.len() > 3 { numbers[2].parse().expect("a number") } else { 1 };
                 assert_eq!(splits, tile.splits, "{stem} {number}");
-                let epilogue = match (named.first(), kind) {
-                    (Some(epilogue), _) => format!("{epilogue}<Shape>"),
-                    (None, "_direct") => epilogue.replace("Half", "TileHalf"),
-                    (None, "_apart") => epilogue.replace("Norm", "Apart"),
-                    (None, "_scaled") => epilogue.replace("true", "true, true"),
+                let epilogue = match kind {
+                    "_direct" => epilogue.replace("Half", "TileHalf").replace("Exchange", "Split"),
+                    "_apart" => epilogue.replace("Norm", "Apart"),
+                    "_scaled" => epilogue.replace("true", "true, true"),
                     _ => epilogue.to_owned(),
                 };
                 let shape = if kind == "_direct" { "DirectShape" } else { "GemmShape" };

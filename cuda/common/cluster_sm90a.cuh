@@ -41,18 +41,7 @@ __device__ __forceinline__ void cluster_signal(uint32_t barrier_there) {
 __device__ __forceinline__ void cluster_signal_released(uint32_t barrier_there) {
   asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier_there) : "memory");
 }
-// 9.7.13.15.16 mbarrier.try_wait for such a signal
-__device__ __forceinline__ bool cluster_try_wait(uint32_t barrier, uint32_t parity) {
-  uint32_t done;
-  asm volatile(
-      "{\n.reg .pred p;\n"
-      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
-      "selp.u32 %0, 1, 0, p;\n}\n"
-      : "=r"(done)
-      : "r"(barrier), "r"(parity)
-      : "memory");
-  return done;
-}
+// Waits for such a signal.
 __device__ __forceinline__ void cluster_wait_or_fault(uint32_t barrier, uint32_t parity) {
-  for (uint32_t tries = 0; !cluster_try_wait(barrier, parity);) bound_tries(++tries);
+  for (uint32_t tries = 0; !cluster_try_wait(barrier, parity);) bound<MOST_TRIES>(++tries);
 }

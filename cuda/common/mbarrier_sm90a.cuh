@@ -5,6 +5,8 @@
 #pragma once
 #include <cstdint>
 
+#include "common/bound.cuh"
+
 __device__ __forceinline__ uint32_t smem_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
 
 // 9.7.13.15.9 mbarrier.init
@@ -25,48 +27,34 @@ __device__ __forceinline__ void mbarrier_expect(uint32_t barrier, uint32_t bytes
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
-// 9.7.13.15.16 mbarrier.try_wait
-__device__ __forceinline__ bool mbarrier_try_wait(uint32_t barrier, uint32_t parity) {
-  uint32_t done;
-  asm volatile(
-      "{\n.reg .pred p;\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-      "selp.u32 %0, 1, 0, p;\n}\n"
-      : "=r"(done)
-      : "r"(barrier), "r"(parity)
-      : "memory");
-  return done;
-}
+// Whether the phase of this parity has ended
+#define MBARRIER_LOOK(NAME, FORM)                                                       \
+  __device__ __forceinline__ bool NAME(uint32_t barrier, uint32_t parity) {             \
+    uint32_t done;                                                                      \
+    asm volatile(                                                                       \
+        "{\n.reg .pred p;\n"                                                            \
+        "mbarrier." FORM ".shared::cta.b64 p, [%1], %2;\n"                              \
+        "selp.u32 %0, 1, 0, p;\n}\n"                                                    \
+        : "=r"(done)                                                                    \
+        : "r"(barrier), "r"(parity)                                                     \
+        : "memory");                                                                    \
+    return done;                                                                        \
+  }
+// 9.7.13.15.16 mbarrier.try_wait, which may sleep for a while; of signals of a cluster, too, with what was written before them; mbarrier.test_wait,
+// which does not wait
+MBARRIER_LOOK(mbarrier_try_wait, "try_wait.parity")
+MBARRIER_LOOK(cluster_try_wait, "try_wait.parity.acquire.cluster")
+MBARRIER_LOOK(mbarrier_test_wait, "test_wait.parity")
 
-// 9.7.13.15.16 mbarrier.test_wait: whether a wait would be over, without waiting
-__device__ __forceinline__ bool mbarrier_test_wait(uint32_t barrier, uint32_t parity) {
-  uint32_t done;
-  asm volatile(
-      "{\n.reg .pred p;\n"
-      "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-      "selp.u32 %0, 1, 0, p;\n}\n"
-      : "=r"(done)
-      : "r"(barrier), "r"(parity)
-      : "memory");
-  return done;
-}
-
+constexpr uint32_t MOST_TRIES = 1000000000;
 __device__ __forceinline__ void mbarrier_wait(uint32_t barrier, uint32_t parity) {
   uint32_t tries = 0;
   while (!mbarrier_try_wait(barrier, parity))
-    if (++tries > 1000000000u) __trap();
+    if (++tries > MOST_TRIES) __trap();
 }
 
-// The end of a bounded wait in kernels with setmaxnreg: a trap that both roles can reach makes ptxas ignore it, so that consumers spill; this one faults.
-__device__ __forceinline__ void bound_tries(uint32_t tries) {
-  asm volatile(
-      "{\n.reg .pred p;\n.reg .u64 nowhere;\n"
-      "setp.gt.u32 p, %0, 1000000000;\n"
-      "mov.u64 nowhere, 0;\n"
-      "@p st.global.u32 [nowhere], %0;\n}\n" ::"r"(tries));
-}
 __device__ __forceinline__ void mbarrier_wait_or_fault(uint32_t barrier, uint32_t parity) {
-  for (uint32_t tries = 0; !mbarrier_try_wait(barrier, parity);) bound_tries(++tries);
+  for (uint32_t tries = 0; !mbarrier_try_wait(barrier, parity);) bound<MOST_TRIES>(++tries);
 }
 
 // The place in a ring of STAGES buffers and the parity its barriers have there.

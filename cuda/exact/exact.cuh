@@ -12,6 +12,7 @@
 #include <cuda_fp16.h>
 
 #include "common/alarm.cuh"
+#include "common/bound.cuh"
 #include "common/exp2.cuh"
 #include "dims.h"
 
@@ -112,14 +113,7 @@ __device__ __forceinline__ float gelu_exact(float x) {
 
 // ---- grid barrier
 
-// What never comes ends as an error: the store faults. (A trap would cost a kernel with setmaxnreg its registers.)
-__device__ __forceinline__ void bound(unsigned polls) {
-  asm volatile(
-      "{\n.reg .pred p;\n.reg .u64 nowhere;\n"
-      "setp.gt.u32 p, %0, 67108864;\n"
-      "mov.u64 nowhere, 0;\n"
-      "@p st.global.u32 [nowhere], %0;\n}\n" ::"r"(polls));
-}
+constexpr unsigned MOST_POLLS = 67108864;  // of what may take long
 
 /* All blocks meet. The word's top bit turns over each time and the other bits return to 0, so it is ready for the next
    launch, of whatever grid. Only one thread of a block calls meet(), between two barriers of the block. */
@@ -137,7 +131,7 @@ struct GridBarrier {
     const unsigned add = rank == 0 ? TOP - (blocks - 1) : 1;
     asm volatile("red.add.release.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(add) : "memory");  // PTX ISA 9.0, 9.7.13.8
     unsigned polls = 0;
-    while ((look() & TOP) == top) bound(++polls);
+    while ((look() & TOP) == top) bound<MOST_POLLS>(++polls);
     top ^= TOP;
   }
 

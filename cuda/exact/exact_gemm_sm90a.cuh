@@ -246,38 +246,42 @@ __device__ __forceinline__ void multiply_unit(float (&sum)[F::BN / 2], int& turn
   constexpr int CHUNK_BLOCKS = CHUNK / 64;
 #pragma unroll
   for (int i = 0; i < F::BN / 2; i++) sum[i] = 0.f;
-#pragma unroll 1
-  for (int k = 0; k < k_blocks; k += CHUNK_BLOCKS, turn ^= 1) {
-    // What undoes the scales of these columns in this part of K, in one of two places by turns
+  // What undoes the scales of these columns in a part of K, in one of two places by turns
+  const auto inverses = [&](int thread) { return shared + S_VECTORS + (thread / 128 * 2 + turn) * (GROUP * 4); };
+  const auto fetch_inverses = [&](int k) {
     const int chunk = (spot.part * k_blocks + k) / CHUNK_BLOCKS;
-    const auto inverses = [&](int thread) { return shared + S_VECTORS + (thread / 128 * 2 + turn) * (GROUP * 4); };
     if (const int thread = thread_index(); thread % 128 < F::BN / 4)
       copy_async_16(inverses(thread) + thread % 128 * 16,
                     Memory(args).vectors() + (proj ? V_INVERSE_PROJ : V_INVERSE_ATTN) + chunk * D + spot.column + thread % 128 * 4);
-    const auto await_inverses = [] {
-      copy_async_wait();
-      named_barrier_sync(GROUP_BARRIER + thread_index() / 128, 128);
-    };
-    const auto own_inverses = [&] { return inverses(thread_index()) + thread_index() % 4 * 8; };
-    const auto undo = [](uint32_t pairs, auto each) {
+  };
+  const auto await_inverses = [] {
+    copy_async_wait();
+    named_barrier_sync(GROUP_BARRIER + thread_index() / 128, 128);
+  };
+  const auto own_inverses = [&] { return inverses(thread_index()) + thread_index() % 4 * 8; };
+  const auto undo = [](uint32_t pairs, auto each) {
 #pragma unroll
-      for (int i = 0; i < F::BN / 8; i++) {
-        const float2 c = load_shared_2(pairs + i * 32);
+    for (int i = 0; i < F::BN / 8; i++) {
+      const float2 c = load_shared_2(pairs + i * 32);
 #pragma unroll
-        for (int u = 0; u < 4; u++) each(4 * i + u, u % 2 ? c.y : c.x);
-      }
-    };
-    if constexpr (ONE_CHUNK) {
-      multiply<F>(sum, at, shared, k_blocks, thread_index(), AddPart());
-      await_inverses();
-      undo(own_inverses(), [&](int i, float c) { sum[i] *= c; });
-      return;
+      for (int u = 0; u < 4; u++) each(4 * i + u, u % 2 ? c.y : c.x);
     }
+  };
+  if constexpr (ONE_CHUNK) {
+    fetch_inverses(0);
+    multiply<F>(sum, at, shared, k_blocks, thread_index(), AddPart());
     await_inverses();
-    const uint32_t pairs = own_inverses();
-    multiply<F>(sum, at, shared, min(CHUNK_BLOCKS, k_blocks), thread_index(), [&](float (&sum)[F::BN / 2], const float (&part)[F::BN / 2]) {
-      undo(pairs, [&](int i, float c) { sum[i] = fmaf(part[i], c, sum[i]); });
-    });
+    undo(own_inverses(), [&](int i, float c) { sum[i] *= c; });
+  } else {
+#pragma unroll 1
+    for (int k = 0; k < k_blocks; k += CHUNK_BLOCKS, turn ^= 1) {
+      fetch_inverses(k);
+      await_inverses();
+      const uint32_t pairs = own_inverses();
+      multiply<F>(sum, at, shared, min(CHUNK_BLOCKS, k_blocks), thread_index(), [&](float (&sum)[F::BN / 2], const float (&part)[F::BN / 2]) {
+        undo(pairs, [&](int i, float c) { sum[i] = fmaf(part[i], c, sum[i]); });
+      });
+    }
   }
 }
 

@@ -27,7 +27,7 @@ struct TileMeeting {
     const int thread = thread_index();
     const unsigned after = before & bit ? 0 : all;
     if (thread % 128 == 0)
-      for (unsigned polls = 0; (load_acquire(word) & all) != after;) bound(++polls);
+      for (unsigned polls = 0; (load_acquire(word) & all) != after;) bound<MOST_POLLS>(++polls);
     named_barrier_sync(GROUP_BARRIER + thread / 128, 128);
   }
 };

@@ -193,7 +193,7 @@ __device__ __forceinline__ void init_barriers(uint32_t shared) {
 __device__ __forceinline__ void await_watchers(const ExactArgs& args) {
   unsigned polls = 0;
   if (threadIdx.x == 0)
-    while (load_acquire(args.alarms + ALARMS_WATCHED) % WATCHED_LOUD != args.watchers) bound(++polls);
+    while (load_acquire(args.alarms + ALARMS_WATCHED) % WATCHED_LOUD != args.watchers) bound<MOST_POLLS>(++polls);
   __syncthreads();
 }
 

@@ -17,10 +17,10 @@ static_assert(sizeof(Wake) == 88 && sizeof(ExactArgs) == 72);  // as src/cuda/ex
 
 // By one thread; better no result than a wrong one
 __device__ __forceinline__ void set_param(const Wake& wake, size_t offset, const void* value, size_t size) {
-  if (cudaGraphKernelNodeSetParam(wake.node, offset, value, size) != cudaSuccess) bound(~0u);
+  if (cudaGraphKernelNodeSetParam(wake.node, offset, value, size) != cudaSuccess) bound<0>(~0u);
 }
 // Enables the node with this call's arguments, or disables it. By one thread
 __device__ __forceinline__ void set_awake(const Wake& wake, bool rescue) {
   if (rescue) set_param(wake, 0, &wake.exact, sizeof wake.exact);
-  if (cudaGraphKernelNodeSetEnabled(wake.node, rescue) != cudaSuccess) bound(~0u);
+  if (cudaGraphKernelNodeSetEnabled(wake.node, rescue) != cudaSuccess) bound<0>(~0u);
 }

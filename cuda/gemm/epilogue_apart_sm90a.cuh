@@ -3,9 +3,8 @@
    of its columns, and the next product divides by what they say. So no block waits for another one, and both results leave box by box from the
    first on: an SM writes but 16 bytes a clock. h must not be the memory of A. */
 #pragma once
-#include "common/copy_sm90a.cuh"
 #include "dims.h"
-#include "gemm/gemm_sm90a.cuh"
+#include "gemm/residual_boxes_sm90a.cuh"
 #include "gemm/row_facts_sm90a.cuh"
 
 struct ApartArgs {
@@ -18,23 +17,25 @@ struct ApartArgs {
 
 template <class S>
 struct ApartEpilogue {
-  static constexpr Prepared PREPARED = S::BM == 128 && S::BN == 96 ? UNDER_FIRST_PRODUCTS : BEFORE_PRODUCTS;  // as in NormEpilogue
+  using Boxes = ResidualBoxes<S>;
+  static constexpr Prepared PREPARED = Boxes::PREPARED;
   static constexpr int FETCH_AT = NEVER;
   static constexpr int CLUSTER_PHASES = 0;
-  static constexpr int BOXES = S::BN / 32;  // of 16 rows x 32 columns
+  static constexpr int BOXES = Boxes::COUNT;
   static constexpr bool OWN_BOXES = S::BM * S::BN < 128 * 192;  // of h; where there is no room, h reuses those of x1
-  static constexpr int X1 = 4 * S::WARPGROUPS * BOXES * 2048, STAGING = X1 + (OWN_BOXES ? X1 / 2 : 0);
+  static constexpr int STAGING = Boxes::BYTES + (OWN_BOXES ? Boxes::BYTES / 2 : 0);
   static constexpr int FACTS = STAGING + S::N * 4, SHARED_BYTES = FACTS + 4 * S::WARPGROUPS * 128;
   static_assert(S::N_TILES <= ROW_PARTS, "room for a row's parts");
 
   const CUtensorMap *x1, *h;
   ApartArgs args;
-  uint32_t staging, staging_h, facts_at, bias_at, bias_full;
+  Boxes boxes;  // of x1
+  uint32_t boxes_h, facts_at, bias_at, bias_full;
 
   __device__ ApartEpilogue(const CUtensorMap* x1, const CUtensorMap* h, const ApartArgs& args) : x1(x1), h(h), args(args) {}
   __device__ void at(uint32_t memory, uint32_t barriers, int) {
-    staging = memory + threadIdx.x / 32 * (BOXES * 2048);
-    staging_h = OWN_BOXES ? memory + X1 + threadIdx.x / 32 * (BOXES * 1024) : staging;
+    boxes.at = memory + threadIdx.x / 32 * Boxes::WARP_BYTES;
+    boxes_h = OWN_BOXES ? memory + Boxes::BYTES + threadIdx.x / 32 * (BOXES * 1024) : boxes.at;
     facts_at = memory + FACTS + threadIdx.x / 32 * 128;
     bias_at = memory + STAGING;
     bias_full = barriers;
@@ -48,22 +49,11 @@ struct ApartEpilogue {
     mbarrier_expect(bias_full, S::N * 4);
     bulk_load(bias_at, args.bias, S::N * 4, bias_full);
   }
-  // The residual comes during the main loop, into the boxes that x1 will take; the facts are of the first kernel of the chain.
+  // The facts are of the first kernel of the chain.
   __device__ void prepare(int row, int n) {
+    boxes.fetch(args.residual, row, n, args.rows);
     const int lane = threadIdx.x % 32;
-    if (elect_one()) bulk_wait_read<0>();  // the boxes of the tile before
-    __syncwarp();
-    const float* from = args.residual + static_cast<size_t>(row + lane / 8) * S::N + n + lane % 8 * 4;
-#pragma unroll
-    for (int i = 0; i < 4 * BOXES; i++)  // eight lanes a row of a box, four rows at a time
-      if (row + lane / 8 + i / BOXES * 4 < args.rows)
-        copy_async_16(staging + i % BOXES * 2048 + swizzle_128(lane / 8 + i / BOXES * 4, lane % 8), from + i / BOXES * 4 * S::N + i % BOXES * 32);
     if (lane < 8) copy_async_16(facts_at + 16 * lane, args.facts + row + 2 * lane);
-  }
-  // Where a thread's two columns of group g, in row lane / 4 of its warp, lie in the boxes of x1; eight rows on: + 1024
-  __device__ uint32_t place(int g) const {
-    const int lane = threadIdx.x % 32;
-    return staging + g / 4 * 2048 + swizzle_128(lane / 4, g % 4 * 2 + lane % 4 / 2) + lane % 2 * 8;
   }
 
   __device__ void finish(float (&d)[S::BN / 2], int row, int n) {
@@ -91,8 +81,8 @@ struct ApartEpilogue {
       fence_async_shared();
       __syncwarp();
       if (elect_one()) {
-        if (OWN_BOXES) tma_store_2d(h, staging_h + box * 1024, n + 32 * box, row);
-        tma_store_2d(x1, staging + box * 2048, n + 32 * box, row);
+        if (OWN_BOXES) tma_store_2d(h, boxes_h + box * 1024, n + 32 * box, row);
+        tma_store_2d(x1, boxes.at + box * 2048, n + 32 * box, row);
         bulk_commit();
       }
     }
@@ -110,7 +100,7 @@ struct ApartEpilogue {
       fence_async_shared();
       __syncwarp();
       if (elect_one()) {
-        tma_store_2d(h, staging_h + box * 1024, n + 32 * box, row);
+        tma_store_2d(h, boxes_h + box * 1024, n + 32 * box, row);
         bulk_commit();
       }
     }
@@ -124,7 +114,7 @@ struct ApartEpilogue {
     for (int i = 0; i < 4; i++) {
       b[i] = load_shared_2(biases + 32 * i);
 #pragma unroll
-      for (int u = 0; u < 2; u++) e[i][u] = load_shared_2(place(4 * box + i) + 1024 * u);
+      for (int u = 0; u < 2; u++) e[i][u] = load_shared_2(boxes.place(4 * box + i) + 1024 * u);
     }
 #pragma unroll
     for (int i = 0; i < 4; i++)
@@ -133,7 +123,7 @@ struct ApartEpilogue {
         float* to = v + 4 * i + 2 * u;
         to[0] += b[i].x + e[i][u].x;
         to[1] += b[i].y + e[i][u].y;
-        store_shared_2(place(4 * box + i) + 1024 * u, to[0], to[1]);
+        store_shared_2(boxes.place(4 * box + i) + 1024 * u, to[0], to[1]);
       }
   }
 
@@ -142,7 +132,7 @@ struct ApartEpilogue {
     uint32_t packed[8];
 #pragma unroll
     for (int i = 0; i < 8; i++) packed[i] = pack_half2(v[2 * i], v[2 * i + 1]);
-    const uint32_t to = staging_h + box * 1024;
+    const uint32_t to = boxes_h + box * 1024;
     stmatrix_x4(to + swizzle_64(r, half), packed[0], packed[1], packed[2], packed[3]);
     stmatrix_x4(to + swizzle_64(r, 2 + half), packed[4], packed[5], packed[6], packed[7]);
   }

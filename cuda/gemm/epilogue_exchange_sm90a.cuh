@@ -13,7 +13,7 @@ struct ExchangeEpilogue {
   static constexpr Prepared PREPARED = BEFORE_PRODUCTS;
   static constexpr int FETCH_AT = NEVER;
   static constexpr int CLUSTER_PHASES = 2;
-  static_assert(S::SPLITS == 2 || S::SPLITS == 4, "see epilogue_whole_sm90a.cuh");
+  static_assert(S::SPLITS == 2 || S::SPLITS == 4, "two or four parts of K");
   static constexpr int W = S::BN / S::SPLITS, PEERS = S::SPLITS - 1;
   static constexpr int PITCH = (W + 8) * 4;  // bytes of a row: eight rows of pairs fall on different banks
   static constexpr int PART = 16 * PITCH;    // what one warp has of W columns
@@ -129,7 +129,7 @@ struct ExchangeEpilogue {
         const int to = (RANK + i) % S::SPLITS;
         cluster_copy(cluster_address(incoming + slot(RANK, to) * PART, to), outgoing + (i - 1) * PART, PART, cluster_address(received, to));
       }
-      if (has_tail) cluster_copy(cluster_address(tail_at, 1 - RANK), tail_at + TAIL_PART, TAIL_PART, cluster_address(received, 1 - RANK));
+      if (has_tail) cluster_copy(cluster_address(tail_at, RANK ^ 1), tail_at + TAIL_PART, TAIL_PART, cluster_address(received, RANK ^ 1));
     }
     if (!EARLY) load_residual(row, n);
     const int tail_n = n - RANK * W + row / S::BM * S::TAIL_COLUMNS + RANK * 8 + lane % 4 * 2;

@@ -5,10 +5,9 @@
    h may be the memory of A: a row is written after all that read it have given its statistics.
    The blocks of a row must be resident together: they are neighbours in the grid, and blocks start in order, so N_TILES free multiprocessors are enough. */
 #pragma once
-#include "common/copy_sm90a.cuh"
 #include "common/reduce.cuh"
 #include "dims.h"
-#include "gemm/gemm_sm90a.cuh"
+#include "gemm/residual_boxes_sm90a.cuh"
 #include "gemm/statistics_sm90a.cuh"
 
 struct NormArgs {
@@ -21,28 +20,27 @@ struct NormArgs {
 
 template <class S>
 struct NormEpilogue {
-  // Half a tile of 128 x 96 is residual: asked for first, it holds up the first k-blocks (2048 rows: -0.7). The small tile wants it early (256 rows: +0.5 if
-  // late), and so does the large one, which has the longer loop (4096 rows: +1.4).
-  static constexpr Prepared PREPARED = S::BM == 128 && S::BN == 96 ? UNDER_FIRST_PRODUCTS : BEFORE_PRODUCTS;
+  using Boxes = ResidualBoxes<S>;
+  static constexpr Prepared PREPARED = Boxes::PREPARED;
   static constexpr int FETCH_AT = NEVER;
   static constexpr int CLUSTER_PHASES = 0;
   static constexpr int GROUPS = S::BN / 8;
-  static constexpr int BOXES = S::BN / 32;                          // of 16 rows x 32 columns
-  static constexpr int STAGING = 4 * S::WARPGROUPS * BOXES * 2048;  // x1; h reuses it
-  static constexpr int SHARED_BYTES = STAGING + 3 * S::N * 4;
+  static constexpr int BOXES = Boxes::COUNT;
+  static constexpr int SHARED_BYTES = Boxes::BYTES + 3 * S::N * 4;
   static constexpr int TILES = S::N_TILES;
   static constexpr int AHEAD = GROUPS % 12 == 0 ? 12 : 8;  // groups whose gamma and beta are fetched at once, before any store
   static_assert(GROUPS % AHEAD == 0, "whole batches");
 
   const CUtensorMap *x1, *h;
   NormArgs args;
-  uint32_t staging, vectors, vectors_full;
+  Boxes boxes;  // of x1; h reuses them
+  uint32_t vectors, vectors_full;
 
   __device__ NormEpilogue(const CUtensorMap* x1, const CUtensorMap* h, const NormArgs& args)
       : x1(x1), h(h), args(args) {}
   __device__ void at(uint32_t memory, uint32_t barriers, int) {
-    staging = memory + threadIdx.x / 32 * (BOXES * 2048);
-    vectors = memory + STAGING;
+    boxes.at = memory + threadIdx.x / 32 * Boxes::WARP_BYTES;
+    vectors = memory + Boxes::BYTES;
     vectors_full = barriers;
   }
   __device__ void init() const {
@@ -55,23 +53,7 @@ struct NormEpilogue {
     bulk_load(vectors, args.bias, S::N * 4, vectors_full);
     bulk_load(vectors + S::N * 4, args.gamma, 2 * S::N * 4, vectors_full);
   }
-  // The residual comes during the main loop, into the boxes that x1 will take.
-  __device__ void prepare(int row, int n) {
-    const int lane = threadIdx.x % 32;
-    if (elect_one()) bulk_wait_read<0>();  // the boxes of the tile before
-    __syncwarp();
-    const float* from = args.residual + static_cast<size_t>(row + lane / 8) * S::N + n + lane % 8 * 4;
-#pragma unroll
-    for (int i = 0; i < 4 * BOXES; i++)  // eight lanes a row of a box, four rows at a time
-      if (row + lane / 8 + i / BOXES * 4 < args.rows)
-        copy_async_16(staging + i % BOXES * 2048 + swizzle_128(lane / 8 + i / BOXES * 4, lane % 8),
-                      from + i / BOXES * 4 * S::N + i % BOXES * 32);
-  }
-  // Where a thread's two columns of group g, in row lane / 4 of its warp, lie in the boxes of x1; eight rows on: + 1024
-  __device__ uint32_t place(int g) const {
-    const int lane = threadIdx.x % 32;
-    return staging + g / 4 * 2048 + swizzle_128(lane / 4, g % 4 * 2 + lane % 4 / 2) + lane % 2 * 8;
-  }
+  __device__ void prepare(int row, int n) { boxes.fetch(args.residual, row, n, args.rows); }
 
   __device__ void finish(float (&d)[S::BN / 2], int row, int n) {
     const int lane = threadIdx.x % 32, tile = n / S::BN;
@@ -85,7 +67,7 @@ struct NormEpilogue {
       const float2 bias = load_shared_2(column + 32 * g);
 #pragma unroll
       for (int u = 0; u < 2; u++) {
-        const float2 e = load_shared_2(place(g) + 1024 * u);
+        const float2 e = load_shared_2(boxes.place(g) + 1024 * u);
         d[4 * g + 2 * u] += bias.x + e.x;
         d[4 * g + 2 * u + 1] += bias.y + e.y;
         mean[u] += d[4 * g + 2 * u] + d[4 * g + 2 * u + 1];
@@ -113,17 +95,16 @@ struct NormEpilogue {
   }
 
   __device__ void store_x1(const float (&d)[S::BN / 2], int row, int n) const {
-    const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
-      const uint32_t to = place(g);
+      const uint32_t to = boxes.place(g);
       store_shared_2(to, d[4 * g], d[4 * g + 1]);
       store_shared_2(to + 1024, d[4 * g + 2], d[4 * g + 3]);
     }
     fence_async_shared();
     __syncwarp();
     if (elect_one()) {
-      for (int box = 0; box < BOXES; box++) tma_store_2d(x1, staging + box * 2048, n + 32 * box, row);
+      for (int box = 0; box < BOXES; box++) tma_store_2d(x1, boxes.at + box * 2048, n + 32 * box, row);
       bulk_commit();
     }
   }
@@ -173,13 +154,13 @@ struct NormEpilogue {
           packed[2 * u + 1] = pack_half2(fmaf(fmaf(v[2], scale[1], shift[1]), w[i + u].x, b[i + u].x),
                                          fmaf(fmaf(v[3], scale[1], shift[1]), w[i + u].y, b[i + u].y));
         }
-        stmatrix_x4(staging + g / 4 * 1024 + swizzle_64(r, g % 4 + lane / 16), packed[0], packed[1], packed[2], packed[3]);
+        stmatrix_x4(boxes.at + g / 4 * 1024 + swizzle_64(r, g % 4 + lane / 16), packed[0], packed[1], packed[2], packed[3]);
       }
     }
     fence_async_shared();
     __syncwarp();
     if (elect_one()) {
-      for (int box = 0; box < BOXES; box++) tma_store_2d(h, staging + box * 1024, n + 32 * box, row);
+      for (int box = 0; box < BOXES; box++) tma_store_2d(h, boxes.at + box * 1024, n + 32 * box, row);
       bulk_commit();
     }
   }

@@ -11,7 +11,7 @@ template <class S>
 struct SplitEpilogue {
   static constexpr int FETCH_AT = NEVER;
   static constexpr int CLUSTER_PHASES = 2;
-  static_assert(S::SPLITS > 1, "see epilogue_whole_sm90a.cuh");
+  static_assert(S::SPLITS > 1, "parts of K");
   static constexpr int W = S::BN / S::SPLITS;
   static constexpr int PITCH = (W + (W == 8 ? 4 : 8)) * 4;  // bytes of a row: at most two pairs of eight rows fall on the same bank
   static constexpr int PART = 64 * PITCH;    // what one warpgroup has of W columns

@@ -1,10 +1,9 @@
 /* output(rows, 768) fp32 = x1 + f(rows, 3072) W_proj + b_proj, K split over the blocks of a cluster.
-   grid: tiles * splits blocks in clusters of `splits` (fixed in the kernel); without a split, min(tiles, multiprocessors).
-   64 x 192 in two parts of K make 128 blocks at 1024 rows, with a tail up to 1040. Limiter: shared memory under wgmma (16 KB per 96 clocks of it),
-   then 25 KB per block between SMs. 128 x 96 moves 17 KB for the same products and is 0.9 us slower; 128 x 192 in four parts would move 13, but 32 clusters of four do not fit. */
+   grid: tiles * splits blocks in clusters of `splits` (fixed in the kernel). 64 x 192 in two parts of K make 128 blocks at 1024 rows, with a tail up to
+   1040. Limiter: shared memory under wgmma (16 KB per 96 clocks of it), then 25 KB per block between SMs. 128 x 96 moves 17 KB for the same products and is
+   0.9 us slower; 128 x 192 in four parts would move 13, but 32 clusters of four do not fit. */
 #include "dims.h"
 #include "gemm/epilogue_exchange_sm90a.cuh"
-#include "gemm/epilogue_whole_sm90a.cuh"
 
 struct ProjArgs {
   const float *bias, *residual;  // (768), x1 (rows, 768)
@@ -12,33 +11,32 @@ struct ProjArgs {
   int rows, early;
 };
 
-#define GEMM_PROJ(EPILOGUE, BM, BN, SPLITS, STAGES)                                                                    \
+#define GEMM_PROJ(BM, BN, SPLITS, STAGES)                                                                    \
   extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1)                                                            \
       __launch_bounds__(GemmShape<BM, BN, D, FFN, STAGES, SPLITS>::THREADS, 1)                                         \
       gemm_proj_##BM##x##BN##_k##SPLITS(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,  \
                                         const ProjArgs args) {                                                         \
     using Shape = GemmShape<BM, BN, D, FFN, STAGES, SPLITS>;                                                           \
-    gemm<Shape>(&a, &b, EPILOGUE<Shape>(args.bias, args.residual, args.out, args.rows), args.rows,                     \
+    gemm<Shape>(&a, &b, ExchangeEpilogue<Shape>(args.bias, args.residual, args.out, args.rows), args.rows,                     \
                 blockIdx.x / SPLITS, gridDim.x / SPLITS, args.early);                                                  \
   }
 
-#define GEMM_PROJ_TAIL(EPILOGUE, BM, BN, SPLITS, STAGES)                                                               \
+#define GEMM_PROJ_TAIL(BM, BN, SPLITS, STAGES)                                                               \
   extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1)                                                            \
       __launch_bounds__(GemmShape<BM, BN, D, FFN, STAGES, SPLITS, true>::THREADS, 1)                                   \
       gemm_proj_##BM##x##BN##_k##SPLITS##_tail(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, \
                                                const __grid_constant__ CUtensorMap tail, const ProjArgs args) {        \
     using Shape = GemmShape<BM, BN, D, FFN, STAGES, SPLITS, true>;                                                     \
     const int rows = args.rows / BM * BM;                                                                              \
-    EPILOGUE<Shape> epilogue(args.bias, args.residual, args.out, rows);                                                \
+    ExchangeEpilogue<Shape> epilogue(args.bias, args.residual, args.out, rows);                                                \
     epilogue.tail_rows = args.rows - rows;                                                                             \
     gemm<Shape>(&a, &b, epilogue, rows, blockIdx.x / SPLITS, gridDim.x / SPLITS, args.early, &tail);                   \
   }
 
-GEMM_PROJ(ExchangeEpilogue, 64, 64, 4, 6)
-GEMM_PROJ(ExchangeEpilogue, 128, 64, 4, 6)
-GEMM_PROJ(ExchangeEpilogue, 128, 128, 4, 5)
-GEMM_PROJ(ExchangeEpilogue, 64, 192, 2, 6)
-GEMM_PROJ_TAIL(ExchangeEpilogue, 64, 192, 2, 5)
-GEMM_PROJ(ExchangeEpilogue, 128, 128, 2, 4)
-GEMM_PROJ(ExchangeEpilogue, 128, 192, 2, 4)
-GEMM_PROJ(WholeEpilogue, 128, 192, 1, 3)
+GEMM_PROJ(64, 64, 4, 6)
+GEMM_PROJ(128, 64, 4, 6)
+GEMM_PROJ(128, 128, 4, 5)
+GEMM_PROJ(64, 192, 2, 6)
+GEMM_PROJ_TAIL(64, 192, 2, 5)
+GEMM_PROJ(128, 128, 2, 4)
+GEMM_PROJ(128, 192, 2, 4)

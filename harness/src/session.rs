@@ -178,7 +178,8 @@ impl Drop for Session {
     }
 }
 
-/// Between fork and exec: begin a session, from which no way leads into the grader's process group or terminal, put the two descriptors where the process expects them, and die with the grader.
+/// Between fork and exec: begin a session, from which no way leads into the grader's process group or terminal, put the two descriptors where the process
+/// expects them, and die with the grader.
 fn hand_over(link: RawFd, region: Option<RawFd>) -> std::io::Result<()> {
     // SAFETY: setsid, dup, dup2 and prctl are async-signal-safe. Both are first moved out of each other's way.
     unsafe {

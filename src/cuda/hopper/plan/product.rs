@@ -114,7 +114,7 @@ const FC_TILES: [Tile; 7] = [
     Tile::new(128, 224, 206_200, 812).up_to(1152),
     Tile::new(128, 256, 226_424, 930),
 ];
-const PROJ_TILES: [Tile; 8] = [
+const PROJ_TILES: [Tile; 7] = [
     Tile::split(64, 64, 4, 219_320, 410),
     Tile::split(128, 64, 4, 188_600, 630),
     Tile::split(128, 128, 4, 229_544, 800).up_to(512),
@@ -122,7 +122,6 @@ const PROJ_TILES: [Tile; 8] = [
     Tile::split(64, 192, 2, 205_992, 1140).with_tail(),
     Tile::split(128, 128, 2, 172_184, 1310),
     Tile::split(128, 192, 2, 221_336, 1700),
-    Tile::new(128, 192, 229_496, 3450),
 ];
 
 /// The tiles that this product's kernel is compiled for.

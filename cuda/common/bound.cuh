@@ -1,0 +1,14 @@
+/* The end of a wait that never ends: the kernel faults, and the caller gets an error instead of a hung device. Not by a trap: one that two roles of a
+   kernel with setmaxnreg can reach makes ptxas ignore that, so that consumers spill. */
+#pragma once
+#include <cstdint>
+
+template <uint32_t MOST>
+__device__ __forceinline__ void bound(uint32_t looks) {
+  asm volatile(
+      "{\n.reg .pred p;\n.reg .u64 nowhere;\n"
+      "setp.gt.u32 p, %0, %1;\n"
+      "mov.u64 nowhere, 0;\n"
+      "@p st.global.u32 [nowhere], %0;\n}\n" ::"r"(looks),
+      "n"(MOST));
+}
