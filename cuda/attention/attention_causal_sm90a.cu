@@ -2,11 +2,11 @@
    groups, 128 (R G + 1) threads. Grid (12, ceil(seq_len / (64 R)), batch): the blocks with the most keys come first. */
 #include "attention/attention_sm90a.cuh"
 
-#define ATTENTION_CAUSAL(NAME, ROW_GROUPS, KEY_GROUPS, KEYS, STAGES)                                                          \
-  extern "C" __global__ void __launch_bounds__(AttentionTile<ROW_GROUPS, KEY_GROUPS, KEYS, STAGES, true>::THREADS, 1)         \
-      NAME(const __grid_constant__ CUtensorMap qkv, const __grid_constant__ CUtensorMap att, int seq_len,                     \
-           const float2* key_lengths) {                                                                                       \
-    attention_block<AttentionTile<ROW_GROUPS, KEY_GROUPS, KEYS, STAGES, true>>(&qkv, &att, seq_len, key_lengths, CastArgs{}); \
+#define ATTENTION_CAUSAL(NAME, ROW_GROUPS, KEY_GROUPS, KEYS, STAGES)                                                      \
+  extern "C" __global__ void __launch_bounds__(AttentionTile<ROW_GROUPS, KEY_GROUPS, KEYS, STAGES, true>::THREADS, 1)     \
+      NAME(const __grid_constant__ CUtensorMap qkv, const __grid_constant__ CUtensorMap att, int seq_len,                 \
+           const float2* longest) {                                                                                       \
+    attention_block<AttentionTile<ROW_GROUPS, KEY_GROUPS, KEYS, STAGES, true>>(&qkv, &att, seq_len, longest, CastArgs{}); \
   }
 
 ATTENTION_CAUSAL(attention_1x2_f16_causal, 1, 2, 64, 8)

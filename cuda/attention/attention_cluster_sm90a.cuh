@@ -12,13 +12,14 @@
 #include "attention/attention_sm90a.cuh"
 #include "attention/attention_tail_sm90a.cuh"
 #include "attention/cast_beside_sm90a.cuh"
+#include "attention/lengths_sm90a.cuh"
 #include "common/cluster_sm90a.cuh"
 
 struct ClusterArgs {
   __half* att;  // (batch, seq_len, 768)
   int seq_len, groups;  // groups of 64 rows of a sequence that clusters take: all, or all but a tail
   CastArgs cast;  // the weights to cast
-  const float2* key_lengths;
+  const float2* longest;
 };
 
 // 9.7.9.12 st.async: into another block's shared memory, counted by a barrier there
@@ -112,7 +113,7 @@ __device__ __forceinline__ void attention_cluster_block(const CUtensorMap* qkv, 
     } else if (caster >= 0 && caster < T::CAST_WARPS) {
       cast_beside(args.cast, smem.cast(caster), smem.cast_full(caster), caster * gridDim.x + blockIdx.x, T::CAST_WARPS * gridDim.x);
     } else if (T::LENGTHS && warp == 4 * T::CONSUMERS + 3) {
-      measure_keys(smem, attention_work<T>(args.seq_len, args.groups, 0), args.key_lengths);
+      measure(smem, args.seq_len, args.groups, args.longest);
     }
     __syncwarp();
     if (tail < 0) cluster_wait();

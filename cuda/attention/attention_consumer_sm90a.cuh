@@ -4,10 +4,9 @@
    are enough, see AttentionTile::EARLY) and those of the other row groups, which take turns at issuing (without turns all drift into the same phase,
    and the tensor cores serve them in slices). Nothing is in flight across the loop's edge: ptxas serialises what is.
 
-   A warpgroup whose scores are known to be small goes round a loop of its own, which does nothing but what it must. */
+   Under its first products a warpgroup hears whether all of its scores are small. Then it goes on by code of its own, which does nothing but what it must. */
 #pragma once
 #include "attention/attention_tile_sm90a.cuh"
-#include "attention/lengths_sm90a.cuh"
 #include "attention/softmax_sm90a.cuh"
 #include "common/fragment_sm90a.cuh"
 #include "common/sync_sm90a.cuh"
@@ -22,16 +21,23 @@ struct AttentionConsumer {
   const int row_group, key_group;
   const int row;      // first query of the warpgroup
   const int visible;  // all of its rows see the keys below
-  float q_squares;    // of the warp's longest query
   uint32_t q[4][4];
   float s[T::KEYS / 2];
   uint32_t p[T::KEYS / 16][4];
   float o[32];
   OnlineSoftmax<T::KEYS / 2> softmax;
+  Ring<T::STAGES> now, next;  // where the tile lies that is multiplied by V, and the one behind it
+  int tile;                   // of keys, the last one of which there are scores
+  bool ready = false;         // whether the next step's tiles are there; else not known
 
   __device__ __forceinline__ AttentionConsumer(const AttentionSmem<T>& smem, const AttentionWork& work, int group, int warp)
       : smem(smem), work(work), group(group), warp(warp), row_group(T::KEY_GROUPS > 1 ? 0 : group), key_group(T::KEY_GROUPS > 1 ? group : 0),
-        row(work.row), visible(T::CAUSAL ? min(work.seq_len, row + 1) : work.seq_len) {}
+        row(work.row), visible(T::CAUSAL ? min(work.seq_len, row + 1) : work.seq_len) {
+    if (key_group > 0) now.advance();
+    if (T::BLOCKS > 1)
+      for (int i = 0; i < work.stream; i++) now.advance();
+    tile = first();
+  }
 
   // Read anew where it is wanted: no register is spent on it in the loop. PTX ISA 9.0, 10 special registers
   static __device__ __forceinline__ int lane() {
@@ -92,46 +98,36 @@ struct AttentionConsumer {
       if (8 * (i >> 2) + (i & 1) >= ((i & 2) ? end1 : end0)) s[i] = -INFINITY;
   }
 
-  // The warp's queries, under the first products
-  __device__ __forceinline__ void measure() { q_squares = longest_of_16(rows_smem() + 2048 * warp, lane()); }
-
-  /* Behind the second tile's scores, under the first O += P V: whether the warpgroup's scores of all other tiles are small. Then Q becomes log2(e) / 8 Q,
-     so that p is 2^s without a multiplication. Where errors are magnified, with large scores, Q must keep what it was rounded to. */
-  __device__ __forceinline__ bool judge() {
-    const int barrier = 1 + T::CONSUMERS + group;
+  // Whether all of the warpgroup's scores are known to be small
+  __device__ __forceinline__ bool judge() const {
     mbarrier_wait_or_fault(smem.measured(), 0);
-    const float keys = load_shared(smem.key_squares(T::OWN_FIRST ? lane() % T::SQUARES : work.stream));
-    // Behind it no product of the warpgroup reads Q any more.
-    const bool all_small = named_barrier_all(barrier, 128, softmax.tame && q_squares * keys <= TAME_SQUARES);
-    if (T::SCALES_Q && all_small) {
-      scale_q();
-      if (!T::Q_REGISTERS) named_barrier_sync(barrier, 128);
-    }
-    return all_small;
+    return __any_sync(~0u, load_shared(smem.squares(row_group)) <= TAME_SQUARES);  // a vote, so that ptxas knows it to be the same for all lanes
   }
 
-  __device__ __forceinline__ void scale_q() {
+  /* Where scores are small, Q becomes log2(e) / 8 Q, so that p is 2^s without a multiplication. Where errors are magnified, with large scores, Q must keep what
+     it was rounded to. */
+  static __device__ __forceinline__ uint32_t scaled(uint32_t pair) {
     constexpr float HIGH = 0.1802978515625f;  // a half; alone it would be wrong by 2.2e-4, in all scores alike
     const __half2 high = __float2half2_rn(HIGH), low = __float2half2_rn(SCORE_SCALE - HIGH);
-    const auto times = [&](uint32_t& pair) {
-      const __half2 x = *reinterpret_cast<const __half2*>(&pair), scaled = __hfma2(x, low, __hmul2(x, high));
-      pair = *reinterpret_cast<const uint32_t*>(&scaled);
-    };
-    if constexpr (T::Q_REGISTERS) {
+    const __half2 x = *reinterpret_cast<const __half2*>(&pair), y = __hfma2(x, low, __hmul2(x, high));
+    return *reinterpret_cast<const uint32_t*>(&y);
+  }
+  // The warp's rows in shared memory, behind the last product of the warpgroup that reads them as they are
+  __device__ __forceinline__ void scale_rows() const {
+    const uint32_t rows = rows_smem() + 2048 * warp + 16 * lane();
 #pragma unroll
-      for (int i = 0; i < 16; i++) times(q[i / 4][i % 4]);
-    } else {
-      const uint32_t rows = rows_smem() + 2048 * warp + 16 * lane();
+    for (int i = 0; i < 4; i++) {
+      uint32_t v[4];
+      load_shared_words(rows + 512 * i, v);
 #pragma unroll
-      for (int i = 0; i < 4; i++) {
-        uint32_t v[4];
-        load_shared_words(rows + 512 * i, v);
-#pragma unroll
-        for (uint32_t& pair : v) times(pair);
-        store_shared_words(rows + 512 * i, v);
-      }
-      fence_async_shared();
+      for (uint32_t& pair : v) pair = scaled(pair);
+      store_shared_words(rows + 512 * i, v);
     }
+  }
+  // In front of the first product that reads them scaled
+  __device__ __forceinline__ void meet_scaled() const {
+    fence_async_shared();
+    named_barrier_sync(1 + T::CONSUMERS + group, 128);
   }
 
   // Before a tile's exponentials: moves the references if these scores are too large for them.
@@ -167,75 +163,96 @@ struct AttentionConsumer {
     if (T::PING_PONG) named_barrier_arrive(1 + (group + 1) % T::CONSUMERS, 256);
   }
 
-  __device__ __forceinline__ void run() {
-    Ring<T::STAGES> now, next;
-    int tile = work.tiles - 1 - key_group;
-    if (key_group > 0) now.advance();
-    if (T::BLOCKS > 1)
-      for (int i = 0; i < work.stream; i++) now.advance();
-    const int first = tile, end = T::BLOCKS > 1 ? work.first : 0;
-    bool begun = false, ready = false;
-    const auto more = [&] { return tile >= end + T::KEY_GROUPS; };
-    const auto begin_step = [&](bool accumulate) {
-      next = after(now);
-      if (!ready) mbarrier_wait_or_fault(smem.k_full(next.stage), next.parity);
-      take_turn();
-      issue_scores(next.stage);
-      if (!ready) mbarrier_wait_or_fault(smem.v_full(now.stage), now.parity);
-      issue_output(now.stage, accumulate);
-      pass_turn();
-      tile -= T::KEY_GROUPS;
-      wgmma_wait<1>();
-      if (!T::EARLY) wgmma_wait<0>();
-      if (T::MASK_EVERY_TILE) mask(first_key(tile));
-    };
-    const auto end_step = [&] {
-      if (T::CONSUMERS < 3) {  // asked early, because the answer takes its time: will the next turn have to wait for its tiles?
-        const Ring<T::STAGES> later = after(next);
-        ready = mbarrier_test_wait(smem.k_full(later.stage), later.parity) && mbarrier_test_wait(smem.v_full(next.stage), next.parity);
-      }
-      wgmma_wait<0>();
-      pack();
-      release(now.stage);
-      now = next;
-    };
-    do {
-      // The first tile, the second one, and those of which the largest score is looked for. One piece of code, because most of it runs but once, and cold.
-      if (!begun) {
-        load_q();
-        mbarrier_wait_or_fault(smem.k_full(now.stage), now.parity);
-        issue_scores(now.stage);
-        if (T::PING_PONG && group == T::CONSUMERS - 1) pass_turn();
-        if constexpr (T::LENGTHS) measure();
-        wgmma_wait<0>();
-        mask(first_key(tile));
-        softmax.template begin<T::LENGTHS>(s);
-      } else {
-        const bool second = tile == first;
-        begin_step(!second);
-        if (second && !judge()) softmax.grow_wild();
-        if (!softmax.tame) look();
-      }
-      softmax.template exponentials<true, true, ROUND>(s);
-      wgmma_wait<0>();
-      pack();
-      if (begun) {
-        release(now.stage);
-        now = next;
-      }
-      if (begun || !T::LENGTHS) {
-        while ((softmax.tame || !T::LENGTHS) && more()) {
-          begin_step(T::LENGTHS || tile != first);
-          if (!T::LENGTHS) look();
-          softmax.template exponentials<!T::LENGTHS, !T::SCALES_Q>(s);
-          end_step();
-        }
-      }
-      begun = true;
-    } while (T::LENGTHS && more());
+  __device__ __forceinline__ int first() const { return work.tiles - 1 - key_group; }
+  __device__ __forceinline__ bool more() const { return tile >= (T::BLOCKS > 1 ? work.first : 0) + T::KEY_GROUPS; }
+
+  // The first tile's scores, but for the wait
+  __device__ __forceinline__ void begin() {
+    mbarrier_wait_or_fault(smem.k_full(now.stage), now.parity);
+    issue_scores(now.stage);
+    if (T::PING_PONG && group == T::CONSUMERS - 1) pass_turn();
+  }
+
+  // The scores of the next tile; those of the last one go on to O.
+  __device__ __forceinline__ void begin_step(bool accumulate) {
+    next = after(now);
+    if (!ready) mbarrier_wait_or_fault(smem.k_full(next.stage), next.parity);
+    take_turn();
+    issue_scores(next.stage);
+    if (!ready) mbarrier_wait_or_fault(smem.v_full(now.stage), now.parity);
+    issue_output(now.stage, accumulate);
+    pass_turn();
+    tile -= T::KEY_GROUPS;
+    wgmma_wait<1>();
+    if (!T::EARLY) wgmma_wait<0>();
+    if (T::MASK_EVERY_TILE) mask(first_key(tile));
+  }
+
+  __device__ __forceinline__ void end_step() {
+    if (T::CONSUMERS < 3) {  // asked early, because the answer takes its time
+      const Ring<T::STAGES> later = after(next);
+      ready = mbarrier_test_wait(smem.k_full(later.stage), later.parity) && mbarrier_test_wait(smem.v_full(next.stage), next.parity);
+    }
+    wgmma_wait<0>();
+    pack();
+    release(now.stage);
+    now = next;
+  }
+
+  __device__ __forceinline__ void end() {
     if (T::PING_PONG && group == 0) take_turn();
     mbarrier_wait_or_fault(smem.v_full(now.stage), now.parity);
-    issue_output(now.stage, tile != first);
+    issue_output(now.stage, tile != first());
     wgmma_wait<0>();
+  }
+
+  // From the first tile's scores on. SMALL: all of them are known to be.
+  template <bool SMALL>
+  __device__ __forceinline__ void attend() {
+    constexpr bool SCALES_Q = SMALL && T::SCALES_Q, SCALES_ROWS = SCALES_Q && !T::Q_REGISTERS;
+    if (SCALES_ROWS) {
+      named_barrier_sync(1 + T::CONSUMERS + group, 128);
+      scale_rows();
+    }
+    if (!SMALL) softmax.begin(s);
+    softmax.template exponentials<!SMALL, true, ROUND>(s);
+    pack();
+    if (SCALES_ROWS) meet_scaled();
+    while (more()) {
+      begin_step(tile != first());
+      if (!SMALL) look();
+      if (ROUND && tile == first() - T::KEY_GROUPS)
+        softmax.template exponentials<!SMALL, true, ROUND>(s);
+      else
+        softmax.template exponentials<!SMALL, !SCALES_Q>(s);
+      end_step();
+    }
+    end();
+  }
+
+  __device__ __forceinline__ void run() {
+    load_q();
+    begin();
+    if constexpr (T::LENGTHS) {
+      const bool small = judge();
+      uint32_t scaled_q[4][4];  // the products are still reading q
+      if (T::SCALES_Q && T::Q_REGISTERS) {
+#pragma unroll
+        for (int i = 0; i < 16; i++) scaled_q[i / 4][i % 4] = scaled(q[i / 4][i % 4]);
+      }
+      wgmma_wait<0>();
+      mask(first_key(tile));
+      if (small) {
+        if (T::SCALES_Q && T::Q_REGISTERS) {
+#pragma unroll
+          for (int i = 0; i < 16; i++) q[i / 4][i % 4] = scaled_q[i / 4][i % 4];
+        }
+        return attend<true>();
+      }
+    } else {
+      wgmma_wait<0>();
+      mask(first_key(tile));
+    }
+    attend<false>();
   }
 };

@@ -6,7 +6,7 @@
 #define ATTENTION(NAME, ROW_GROUPS, KEY_GROUPS, KEYS, STAGES)                                                                       \
   extern "C" __global__ void __launch_bounds__(AttentionTile<ROW_GROUPS, KEY_GROUPS, KEYS, STAGES, false>::THREADS, 1)              \
       NAME(const __grid_constant__ CUtensorMap qkv, const __grid_constant__ CUtensorMap att, int seq_len, const CastArgs cast,      \
-           const float2* key_lengths) {                                                                                             \
+           const float2* longest) {                                                                                                 \
     using Tile = AttentionTile<ROW_GROUPS, KEY_GROUPS, KEYS, STAGES, false>;                                                        \
     if (blockIdx.y >= HEADS) {                                                                                                      \
       pdl_launch();                                                                                                                 \
@@ -16,7 +16,7 @@
                                                            (gridDim.y - HEADS) * gridDim.x);                                        \
       return;                                                                                                                       \
     }                                                                                                                               \
-    attention_block<Tile>(&qkv, &att, seq_len, key_lengths, cast);                                                                  \
+    attention_block<Tile>(&qkv, &att, seq_len, longest, cast);                                                                      \
   }
 
 ATTENTION(attention_1x2_f16, 1, 2, 64, 8)

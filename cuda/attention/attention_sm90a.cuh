@@ -13,6 +13,7 @@
 #pragma once
 #include "attention/attention_output_sm90a.cuh"
 #include "attention/cast_beside_sm90a.cuh"
+#include "attention/lengths_sm90a.cuh"
 
 // Dynamic shared memory from its first 1024-byte boundary on
 __device__ __forceinline__ uint32_t attention_memory() {
@@ -22,7 +23,7 @@ __device__ __forceinline__ uint32_t attention_memory() {
 
 // `cast`: for the warps that attention leaves idle, where the tile has such
 template <class T>
-__device__ __forceinline__ void attention_block(const CUtensorMap* qkv, const CUtensorMap* att, int seq_len, const float2* key_lengths,
+__device__ __forceinline__ void attention_block(const CUtensorMap* qkv, const CUtensorMap* att, int seq_len, const float2* longest,
                                                 const CastArgs& cast) {
   const AttentionSmem<T> smem = {attention_memory()};
   const int warp = __shfl_sync(0xffffffffu, threadIdx.x >> 5, 0), lane = threadIdx.x & 31;
@@ -45,7 +46,7 @@ __device__ __forceinline__ void attention_block(const CUtensorMap* qkv, const CU
       const int blocks = gridDim.x * gridDim.y * gridDim.z, block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
       cast_beside(cast, smem.cast(caster), smem.cast_full(caster), caster * blocks + block, T::CAST_WARPS * blocks);
     } else if (T::LENGTHS && warp == 4 * T::CONSUMERS + 3) {
-      measure_keys(smem, attention_work<T>(seq_len, NO_CLUSTERS, 0), key_lengths);
+      measure(smem, seq_len, NO_CLUSTERS, longest);
     }
   } else {
     registers_increase<T::CONSUMER_REGISTERS>();

@@ -17,9 +17,9 @@ struct AttentionTile {
   static constexpr int ROW_GROUPS = ROW_GROUPS_, KEY_GROUPS = KEY_GROUPS_, KEYS = KEYS_, STAGES = STAGES_, BLOCKS = BLOCKS_;
   static constexpr bool CAUSAL = CAUSAL_, TAIL = TAIL_;
   static constexpr bool OWN_FIRST = false;                                 // the tile of the block's own rows first, then those behind it, round about
-  // Whether it is told how long its keys are (lengths_sm90a.cuh). Up to 640 rows, and where tails take as long as the others, that costs more than it saves.
+  // Whether it is told how long its queries and keys are (lengths_sm90a.cuh). Up to 640 rows that gains nothing, and tails are not measured.
   static constexpr bool LENGTHS = KEY_GROUPS == 1 && !TAIL;
-  static constexpr int SQUARES = LENGTHS ? (ROW_GROUPS + 1) / 2 * 2 : 0;   // of longest keys, by stream
+  static constexpr int SQUARES = LENGTHS ? (ROW_GROUPS + 1) / 2 * 2 : 0;   // of the longest query and key, by row group
   static constexpr bool PING_PONG = KEY_GROUPS == 1 && ROW_GROUPS > 1;     // row groups take turns at issuing products
   static constexpr bool Q_REGISTERS = KEYS == 64;                          // Q as a register operand, or from shared memory: as measured
   static constexpr bool MASK_EVERY_TILE = CAUSAL && 64 * ROW_GROUPS > KEYS;  // else only a group's first tile can have hidden keys
@@ -53,7 +53,7 @@ struct AttentionSmem {
   __device__ __forceinline__ uint32_t partial(int group) const { return base + T::Q_BYTES + T::STAGES * 2 * T::KV_BYTES + group * T::PARTIAL_BYTES; }
   __device__ __forceinline__ uint32_t cast(int warp) const { return partial(T::CONSUMERS) + warp * T::CAST_BYTES; }
   __device__ __forceinline__ uint32_t barrier(int i) const { return cast(T::CAST_WARPS) + 8 * i; }
-  // The longest keys' squares are there.
+  // The squares are there.
   __device__ __forceinline__ uint32_t measured() const { return barrier(0); }
   __device__ __forceinline__ uint32_t q_full(int group) const { return barrier(T::LENGTHS + group); }
   __device__ __forceinline__ uint32_t k_full(int stage) const { return barrier(T::LENGTHS + T::ROW_GROUPS + 3 * stage); }
@@ -61,7 +61,7 @@ struct AttentionSmem {
   __device__ __forceinline__ uint32_t empty(int stage) const { return k_full(stage) + 16; }
   __device__ __forceinline__ uint32_t received(int group) const { return k_full(T::STAGES) + 8 * group; }
   __device__ __forceinline__ uint32_t cast_full(int warp) const { return received(T::ROW_GROUPS) + 8 * warp; }
-  __device__ __forceinline__ uint32_t key_squares(int i) const { return barrier(T::BARRIERS) + 4 * i; }
+  __device__ __forceinline__ uint32_t squares(int i) const { return barrier(T::BARRIERS) + 4 * i; }
 };
 
 // What a warpgroup works on.
@@ -121,7 +121,7 @@ __device__ __forceinline__ AttentionWork attention_work(int seq_len, int groups,
 // `users`: groups that empty an even stage, and an odd one; `receivers`: groups that hear from the other block of the cluster
 template <class T>
 __device__ __forceinline__ void init_barriers(const AttentionSmem<T>& smem, const int (&users)[2], int receivers) {
-  if (T::LENGTHS) mbarrier_init(smem.measured(), 1);
+  if (T::LENGTHS) mbarrier_init(smem.measured(), T::OWN_FIRST ? 1 : T::ROW_GROUPS);
 #pragma unroll
   for (int g = 0; g < T::ROW_GROUPS; g++) mbarrier_init(smem.q_full(g), 1);
 #pragma unroll

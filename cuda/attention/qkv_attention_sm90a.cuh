@@ -15,7 +15,7 @@
    the exchange between the halves of the keys. */
 #pragma once
 #include "attention/attention_output_sm90a.cuh"
-#include "attention/qkv_attention_tile_sm90a.cuh"
+#include "attention/qkv_attention_consumer_sm90a.cuh"
 #include "cast/cast_sm90a.cuh"
 #include "common/cluster_sm90a.cuh"
 
@@ -144,8 +144,8 @@ struct QkvAttention {
     __syncwarp();
     float longest = 0;
 #pragma unroll 1
-    for (int rows = 0; rows < T::KEYS; rows += KEY_ROWS) longest = larger(longest, longest_of_16(smem.k(0) + 128 * rows, lane));
-    if (lane < HEAD_BLOCKS) cluster_store(cluster_address(smem.key_squares(rank), lane), longest, cluster_address(smem.measured(), lane));
+    for (int rows = 0; rows < T::KEYS; rows += 16) longest = larger(longest, longest_of_16(smem.k(0) + 128 * rows, lane));
+    if (lane < HEAD_BLOCKS) cluster_store(cluster_address(smem.squares(rank), lane), longest, cluster_address(smem.measured(), lane));
     if (elect_one()) {
       bulk_wait<0>();
       fence_async_global();
@@ -210,7 +210,7 @@ struct QkvAttention {
     work.tiles = HEAD_BLOCKS;
     work.streams = 1;
     const QkvAttentionSmem same = {{__shfl_sync(~0u, smem.base, 0)}};  // in a way that ptxas knows to be so for all lanes, see uniform_warp()
-    AttentionConsumer<T> consumer(same, work, group, warp);
+    QkvAttentionConsumer consumer(same, work, group, warp);
     consumer.run();
     store_output(consumer, qkv);
   }

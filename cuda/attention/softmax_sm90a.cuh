@@ -1,11 +1,10 @@
 /* Online softmax over tiles of S = Q K^T, held as wgmma accumulators: two rows and SCORES scores a thread.
 
    With c = log2(e) / 8 and a reference r for each row, p = 2^(c (s - r)): the softmax's numerators times a factor that the division by their sum takes out
-   again. A warp is `tame` while no score can be far from 0: those of its first tile are not, and the other keys are too short (lengths_sm90a.cuh), which
-   all warps of a warpgroup must find, because they go on by other code. Then r is 0, nobody looks for the largest score, nothing is subtracted, and soon c
-   is in Q (attention_consumer_sm90a.cuh). Else a warp looks first: where a score passes r by more than HEADROOM, r moves to P_SHIFT below it, and what was
-   summed up is scaled by 2^(c (r_old - r_new)). Either way p <= 2^15, inside fp16, and the p that count are kept out of its subnormals: by TAME, or by
-   P_SHIFT. */
+   again. Where queries and keys are so short that no score can be far from 0 (lengths_sm90a.cuh), r is 0, nobody looks for the largest score, nothing is
+   subtracted, and c is in Q (attention_consumer_sm90a.cuh). Else a warp looks first: where a score passes r by more than HEADROOM, r moves to P_SHIFT below
+   it, and what was summed up is scaled by 2^(c (r_old - r_new)). Either way p <= 2^15, inside fp16, and the p that count are kept out of its subnormals: by
+   TAME, or by P_SHIFT. */
 #pragma once
 #include <cuda_fp16.h>
 
@@ -14,6 +13,8 @@
 
 constexpr float SCORE_SCALE = 0.125f * 1.4426950408889634f;  // log2(e) / sqrt(HEAD_DIM)
 constexpr float TAME = 14.0f / SCORE_SCALE;
+// Where the squares of the longest query and of the longest key have a product of at most this, no score is beyond +-TAME: each is good to 1 %.
+constexpr float TAME_SQUARES = 0.98f * TAME * TAME;
 constexpr float P_BITS = 7.0f, P_SHIFT = P_BITS / SCORE_SCALE;
 constexpr float HEADROOM = 15.0f / SCORE_SCALE;
 constexpr float NO_SCORE = -1e30f;  // the reference before the first score: below every finite one, and finite itself
@@ -22,29 +23,13 @@ template <int SCORES>
 struct OnlineSoftmax {
   float reference[2] = {0, 0};
   float sum[2] = {0, 0};  // over this thread's columns
-  bool tame = true;       // the same for a warp, and behind the second tile for the warpgroup
 
-  // Before the exponentials of the first tile. KNOWN: whether the warp may be tame
-  template <bool KNOWN>
+  // Before the exponentials of the first tile, unless scores are known to be small
   __device__ __forceinline__ void begin(const float (&s)[SCORES]) {
     float top[2];
-    bool small = true;
     largest(s, top);
 #pragma unroll
-    for (int h = 0; h < 2; h++) {
-      top[h] = quad_max(top[h]);
-      small &= (top[h] >= -P_SHIFT && top[h] <= TAME) || top[h] == -INFINITY;
-    }
-    tame = KNOWN && __all_sync(0xffffffffu, small);
-#pragma unroll
-    for (int h = 0; h < 2; h++) reference[h] = tame ? 0 : fmaxf(NO_SCORE, top[h] - P_SHIFT);
-  }
-
-  // A tile comes whose scores may be far from 0. Rows that have seen no key yet have no reference.
-  __device__ __forceinline__ void grow_wild() {
-    tame = false;
-#pragma unroll
-    for (int h = 0; h < 2; h++) reference[h] = reference_of(h, quad_sum(sum[h]));
+    for (int h = 0; h < 2; h++) reference[h] = fmaxf(NO_SCORE, quad_max(top[h]) - P_SHIFT);
   }
 
   // What a row's sum of `all` and its O are to be weighed by: 0 would outweigh others where there is no key

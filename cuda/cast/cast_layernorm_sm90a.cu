@@ -10,6 +10,7 @@
 #include "cast/cast_sm90a.cuh"
 #include "common/sync_sm90a.cuh"
 #include "common/workspace.cuh"
+#include "gemm/longest_rows_sm90a.cuh"
 #include "gemm/row_facts_sm90a.cuh"
 #include "gemm/statistics_sm90a.cuh"
 #include "layernorm/layernorm_sm90a.cuh"
@@ -24,6 +25,7 @@ struct CastLayernormArgs {
   float* x_copy;  // (rows, 768): x once more, for a call that overwrites it; may be null
   float* output;  // only told to whoever comes behind the chain
   RowFacts* facts;  // (rows); may be null
+  float* longest;   // what QKV will tell attention, zeroed here; may be null
   int filled;  // rows of h: behind the last one of x, they are that one again
 };
 
@@ -102,6 +104,7 @@ extern "C" __global__ void __launch_bounds__(256, 5) cast_layernorm(const CastLa
     one.load(args.x + row * D);
     fetch_affine(smem_address(affine), args.cast.weights + GAMMA1, aligned);
     if (threadIdx.x % 32 < args.tiles) args.statistics[row * args.tiles + threadIdx.x % 32] = EMPTY;
+    if (block == 0 && args.longest != nullptr && threadIdx.x < LONGEST_ROWS) args.longest[longest_at(threadIdx.x)] = 0;
     if (args.x_copy != nullptr) one.store(args.x_copy + row * D);
     const float2* common = reinterpret_cast<const float2*>(args.vectors + VECTOR_RESIDUAL_FACTS);
     const float2 of_residual = args.facts != nullptr ? __ldg(common) : make_float2(0.f, 0.f);

@@ -6,7 +6,7 @@
 #include <cuda_fp16.h>
 
 #include "gemm/gemm_sm90a.cuh"
-#include "gemm/key_lengths_sm90a.cuh"
+#include "gemm/longest_rows_sm90a.cuh"
 #include "gemm/row_facts_sm90a.cuh"
 
 // x * sigmoid(2 u) with u = sqrt(2 / pi) (x + 0.044715 x^3), as x / 2 (1 + tanh u); tanh.approx (PTX ISA 9.0, 9.7.3.22)
@@ -18,7 +18,7 @@ __device__ __forceinline__ float gelu_tanh(float x) {
   return fmaf(half, t, half);
 }
 
-template <class S, bool GELU, bool SCALES = false, bool KEYS = false>
+template <class S, bool GELU, bool SCALES = false, bool LONGEST = false>
 struct HalfEpilogue {
   static constexpr int CLUSTER_PHASES = 0;
   static constexpr int COLUMNS = S::BN % 64 == 0 || S::TRANSPOSED ? 64 : 32;  // of a box
@@ -44,7 +44,7 @@ struct HalfEpilogue {
   bool first = true;
   float2 v[AHEAD * COLUMNS / 8], w[REST / 8 + 1];  // biases
   TailSums<S> tail;
-  const KeyLengths* keys;  // an argument of the kernel, so that it takes no registers
+  const LongestRows* longest;  // an argument of the kernel, so that it takes no registers
   __half* tail_out;  // (tail_end, N)
   int tail_end;
 
@@ -122,9 +122,13 @@ struct HalfEpilogue {
     if (elect_one()) bulk_commit();
     if constexpr (S::TAIL)
       if (threadIdx.x < 32 && row / S::BM * S::TAIL_COLUMNS < S::BN) finish_tail(n, row / S::BM * S::TAIL_COLUMNS);
-    static_assert(!KEYS || D % (BOXES * COLUMNS) == 0, "K has tiles of its own");
-    if (KEYS && keys->lengths != nullptr && wide(n) >= D && wide(n) < 2 * D)
-      keys->measure<COLUMNS, BOXES>(staging, row, wide(n) - D);  // while the boxes leave
+    static_assert(!LONGEST || D % (BOXES * COLUMNS) == 0, "Q, K and V have tiles of their own");
+    if (LONGEST && longest->squares != nullptr && wide(n) < 2 * D) {
+      if (S::TAIL)
+        longest->give_up<BOXES * COLUMNS>(wide(n));
+      else
+        longest->measure<COLUMNS, BOXES>(staging, row, wide(n));  // while the boxes leave
+    }
   }
   // `column`: the first of the tile's that the tail was multiplied by
   __device__ void finish_tail(int n, int column) {

@@ -10,7 +10,7 @@ struct QkvArgs {
   const float* bias;  // (2304)
   int rows, gemm_blocks, early;
   CastArgs cast;
-  KeyLengths keys;
+  LongestRows longest;
 };
 
 struct QkvTailArgs {
@@ -31,7 +31,7 @@ struct QkvTailArgs {
       return;                                                                                                                                      \
     }                                                                                                                                              \
     Epilogue epilogue(&out, args.bias);                                                                                                            \
-    epilogue.keys = &args.keys;                                                                                                                    \
+    epilogue.longest = &args.longest;                                                                                                              \
     gemm<Shape>(&a, &b, epilogue, args.rows, blockIdx.x, args.gemm_blocks, args.early);                                                            \
   }
 
@@ -43,7 +43,7 @@ struct QkvTailArgs {
     using Epilogue = HalfEpilogue<Shape, false, false, true>;                                                                          \
     static_assert(Shape::TRANSPOSED && Epilogue::BOXES * Epilogue::COLUMNS == TRANSPOSED_WIDE && Epilogue::REST == TRANSPOSED_NARROW); \
     Epilogue epilogue(&out, args.bias, &rest);                                                                                         \
-    epilogue.keys = &args.keys;                                                                                                        \
+    epilogue.longest = &args.longest;                                                                                                  \
     gemm<Shape>(&a, &b, epilogue, args.rows, blockIdx.x, args.gemm_blocks, args.early);                                                \
   }
 
@@ -55,10 +55,9 @@ struct QkvTailArgs {
     const QkvArgs& whole = args.whole;                                                                                              \
     const int rows = whole.rows / BM * BM;                                                                                          \
     HalfEpilogue<Shape, false, false, true> epilogue(&out, whole.bias, &rest);                                                      \
-    epilogue.keys = &whole.keys;                                                                                                    \
+    epilogue.longest = &whole.longest;                                                                                              \
     epilogue.tail_out = args.qkv;                                                                                                   \
     epilogue.tail_end = whole.rows;                                                                                                 \
-    if (blockIdx.x == 0) whole.keys.forget(rows);                                                                                   \
     gemm<Shape>(&a, &b, epilogue, rows, blockIdx.x, whole.gemm_blocks, whole.early, &tail);                                         \
   }
 

@@ -5,7 +5,7 @@ use super::device::Device;
 use super::exact;
 use super::hopper::plan::FEW_ROWS;
 use super::memory::{Buffer, fill, wait};
-use crate::dims::{D, FFN, QKV};
+use crate::dims::{D, FFN, HEADS, QKV};
 use crate::error::Error;
 use crate::options::Stream;
 use crate::precision::SolvePrecision;
@@ -59,10 +59,8 @@ const fn per_row(arch: Arch) -> [usize; 3] {
 
 /// Bytes of statistics a row, 24 words of 8.
 const STATISTICS: usize = 192;
-/// Bytes of keys' lengths, 24 floats for 16 rows, in pieces for 512.
-const fn key_lengths(rows: usize) -> usize {
-    rows.next_multiple_of(512) / 16 * 24 * F32
-}
+/// Bytes of the squares of each head's longest query and key, a line each.
+const LONGEST_ROWS: usize = 2 * HEADS * 128;
 /// Tiles that hang over the last row write statistics of rows that do not exist, and read what is behind it in h, att and f. So these have room for whole
 /// tiles of 128 rows; those of 192 read on into what lies behind h.
 const TILE_ROWS: usize = 128;
@@ -97,8 +95,8 @@ pub struct Parts {
     pub f: u64,
     /// What the blocks of LN2 tell each other; or, where they do not, what LN1 and they tell FC ([`Parts::row_facts`]).
     pub statistics: u64,
-    /// What QKV tells attention of its keys (cuda/gemm/key_lengths_sm90a.cuh); of Hopper only
-    pub key_lengths: u64,
+    /// What QKV tells attention of its queries and keys (cuda/gemm/longest_rows_sm90a.cuh); of Hopper only
+    pub longest_rows: u64,
     /// (rows, D) float: x of a call in place
     pub x_copy: u64,
 }
@@ -190,7 +188,7 @@ impl Workspace {
             if bytes == 0 { 0 } else { here }
         });
         let statistics = next;
-        let key_lengths = statistics + (STATISTICS * self.rows.next_multiple_of(TILE_ROWS)) as u64;
+        let longest_rows = statistics + (STATISTICS * self.rows.next_multiple_of(TILE_ROWS)) as u64;
         Parts {
             alarms,
             packed,
@@ -204,7 +202,7 @@ impl Workspace {
             x1,
             f,
             statistics,
-            key_lengths,
+            longest_rows,
             x_copy,
         }
     }
@@ -244,7 +242,7 @@ impl Sizes {
         }
         // A prepared block that never has more than a few rows needs its weights in one fast form only.
         let only_few = hopper && prepared && rows <= FEW_ROWS;
-        let stages = whole_tiles * (per_row(arch).iter().sum::<usize>() + STATISTICS) + key_lengths(rows);
+        let stages = whole_tiles * (per_row(arch).iter().sum::<usize>() + STATISTICS) + LONGEST_ROWS;
         Self {
             packed: if only_few { 0 } else { packed::LEN * F16 },
             qkv_transposed: if hopper && prepared && !only_few { D * QKV * F16 } else { 0 },

@@ -61,8 +61,8 @@ pub fn steps(
     let lengths = launches
         .iter()
         .any(|launch| matches!(launch.kernel, Kernel::Attention { form, .. } if ATTENTION[form].wants_lengths()));
-    let key_lengths = if lengths { buffers.parts.key_lengths } else { 0 };
-    let call = Call { buffers, shape, alarms, packed, row_tiles, apart, attn_early, alone, fused, key_lengths };
+    let longest_rows = if lengths { buffers.parts.longest_rows } else { 0 };
+    let call = Call { buffers, shape, alarms, packed, row_tiles, apart, attn_early, alone, fused, longest_rows };
     launches.iter().map(|launch| call.step(kernels, launch)).collect()
 }
 
@@ -81,7 +81,7 @@ pub fn prepare(kernels: &Kernels, buffers: &Buffers) -> Result<Vec<Step>, Error>
         attn_early: false,
         alone: false,
         fused: false,
-        key_lengths: 0,
+        longest_rows: 0,
     };
     let wanted = |launch: &&Launch| launch.kernel == Kernel::FewPrepare || buffers.parts.packed != 0;
     plan::prepare().iter().filter(wanted).map(|launch| call.step(kernels, launch)).collect()
@@ -103,8 +103,8 @@ struct Call<'a> {
     alone: bool,
     /// Whether QKV and attention are one kernel, whose output lies where Q would
     fused: bool,
-    /// Where QKV tells attention how long its keys are, or 0
-    key_lengths: u64,
+    /// Where QKV tells attention how long its queries and keys are, or 0
+    longest_rows: u64,
 }
 
 impl Call<'_> {
@@ -188,7 +188,7 @@ impl Call<'_> {
         // K and V of what is behind the last row are multiplied by zeros, which takes numbers.
         let filled = if self.fused { self.buffers.rows.next_multiple_of(ATTENDED_ROWS) } else { self.buffers.rows };
         let first = [*x, parts.h, parts.vectors, parts.statistics, rows];
-        Arguments::new().words(&first).words(&cast).words(&[*x_copy, output, facts, filled as u64])
+        Arguments::new().words(&first).words(&cast).words(&[*x_copy, output, facts, self.longest_rows, filled as u64])
     }
 
     fn gemm(&self, launch: &Launch, gemm: Gemm, tile: &Tile) -> Result<Arguments, Error> {
@@ -214,7 +214,7 @@ impl Call<'_> {
             Gemm::Qkv => {
                 let early = if self.shape.prepared { early } else { 0 };
                 let first = [bias, pair(rows, launch.working), pair(early, 0)];
-                [&first[..], &self.cast(launch), &[self.key_lengths, pair(rows, 0)]].concat()
+                [&first[..], &self.cast(launch), &[self.longest_rows, pair(rows, 0)]].concat()
             }
             Gemm::AttnProj if self.apart > 0 => {
                 let [facts, row_parts] = self.row_facts();
@@ -327,12 +327,12 @@ impl Call<'_> {
             let seq_len = self.shape.seq_len;
             let lengths = pair(seq_len as u32, ATTENTION[form].groups(seq_len) as u32);
             let cast = self.cast(launch);
-            return Ok(maps.words(&[&[self.att(), lengths][..], &cast, &[self.key_lengths]].concat()));
+            return Ok(maps.words(&[&[self.att(), lengths][..], &cast, &[self.longest_rows]].concat()));
         }
         let maps =
             maps.map(&views::sequences(self.att(), D, self.shape).encode()?).each_more(&[self.shape.seq_len as u64]);
         let maps = if causal { maps } else { maps.words(&self.cast(launch)) };
-        Ok(maps.each_more(&[self.key_lengths]))
+        Ok(maps.each_more(&[self.longest_rows]))
     }
 
     /// `QkvAttentionArgs` behind three maps

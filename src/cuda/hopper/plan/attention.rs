@@ -41,7 +41,7 @@ impl AttentionForm {
         self.rows == 3
     }
 
-    /// Whether QKV has to tell it how long its keys are (`LENGTHS` in cuda/attention/attention_tile_sm90a.cuh).
+    /// Whether QKV has to tell it how long its queries and keys are (`LENGTHS` in cuda/attention/attention_tile_sm90a.cuh).
     #[must_use]
     pub fn wants_lengths(&self) -> bool {
         self.keys == 1 && self.tail == 0

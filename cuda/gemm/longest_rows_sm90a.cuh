@@ -1,14 +1,14 @@
-/* What QKV tells attention of its keys: for each group of KEY_ROWS rows and each half of a head's columns, which every tile has as a whole, the largest sum of
-   squares of a row; as float2[groups / 32][12][32]. */
+/* What QKV tells attention of its queries and keys: for each head of Q and of K, and each half of its columns, which every tile has as a whole, the largest
+   sum of squares of a row; as float2[24], each in a line of its own, because many are counted up at once. Zeros beforehand. */
 #pragma once
 #include <cuda_fp16.h>
 
 #include "common/fragment_sm90a.cuh"
 #include "dims.h"
 
-constexpr int KEY_ROWS = 16;  // of a warp
+constexpr int LONGEST_ROWS = 2 * 2 * HEADS, LONGEST_LINE = 32;  // numbers, and floats from one head to the next
 
-__device__ __forceinline__ size_t key_lengths_at(int group, int head) { return (static_cast<size_t>(group / 32) * HEADS + head) * 32 + group % 32; }
+__device__ __forceinline__ int longest_at(int half) { return half / 2 * LONGEST_LINE + half % 2; }
 
 // Of numbers that are not negative; a NaN is the largest of all
 __device__ __forceinline__ float larger(float x, float y) { return __uint_as_float(max(__float_as_uint(x), __float_as_uint(y))); }
@@ -36,16 +36,19 @@ __device__ __forceinline__ float half_row_squares(uint32_t box, int row, int chu
   return all;
 }
 
-struct KeyLengths {
-  float* lengths;  // or nothing, if nobody wants to know
+struct LongestRows {
+  float* squares;  // or nothing, if nobody wants to know
   int rows;
 
-  // Of the group at `row`, by a block: not known
-  __device__ __forceinline__ void forget(int row) const {
-    if (lengths != nullptr && threadIdx.x < 2 * HEADS) lengths[2 * key_lengths_at(row / KEY_ROWS, threadIdx.x / 2) + threadIdx.x % 2] = INFINITY;
+  __device__ __forceinline__ void lengthen(int half, float by) const { atomicMax(reinterpret_cast<unsigned*>(squares) + longest_at(half), __float_as_uint(by)); }
+
+  // By a warp, of COLUMNS from `column` on, of which some rows are not measured
+  template <int COLUMNS>
+  __device__ __forceinline__ void give_up(int column) const {
+    if (threadIdx.x % 32 < COLUMNS / 32) lengthen(column / 32 + threadIdx.x % 32, INFINITY);
   }
 
-  // By a warp, of its 16 rows from `row` on in boxes of COLUMNS; `column`: the first of K's
+  // By a warp, of its 16 rows from `row` on in boxes of COLUMNS; `column`: the first of Q's and K's
   template <int COLUMNS, int BOXES>
   __device__ __forceinline__ void measure(uint32_t boxes, int row, int column) const {
     const int lane = threadIdx.x % 32, mine = lane / 2;
@@ -53,10 +56,9 @@ struct KeyLengths {
     for (int pair = 0; pair < BOXES * COLUMNS; pair += 64) {  // a lane has half of a head's columns of a row
       const int c = pair + lane % 2 * 32;
       const bool there = c < BOXES * COLUMNS && row + mine < rows;  // what is behind the rows is anything
-      const float squares = there ? half_row_squares<COLUMNS>(boxes + c / COLUMNS * (32 * COLUMNS), mine, c % COLUMNS / 8) : 0;
-      const float first = warp_largest(lane % 2 == 0 ? squares : 0), second = warp_largest(lane % 2 == 0 ? 0 : squares);
-      const int half = (column + c) / 32;
-      if (lane < 2 && c < BOXES * COLUMNS) lengths[2 * key_lengths_at(row / KEY_ROWS, half / 2) + half % 2] = lane == 0 ? first : second;
+      const float here = there ? half_row_squares<COLUMNS>(boxes + c / COLUMNS * (32 * COLUMNS), mine, c % COLUMNS / 8) : 0;
+      const float first = warp_largest(lane % 2 == 0 ? here : 0), second = warp_largest(lane % 2 == 0 ? 0 : here);
+      if (lane < 2 && c < BOXES * COLUMNS) lengthen((column + c) / 32, lane == 0 ? first : second);
     }
   }
 };
