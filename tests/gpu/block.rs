@@ -111,9 +111,18 @@ pub fn prepared(arch: Arch) {
     }
 }
 
-/// The forms of attention that know how long keys are (cuda/attention/lengths_sm90a.cuh), and others
-const LONG: [(usize, bool); 8] =
-    [(130, false), (400, true), (700, false), (1000, false), (1025, false), (1100, true), (1300, false), (2050, false)];
+/// The forms of attention that know how long keys are (cuda/attention/lengths_sm90a.cuh), also where QKV leaves the last rows unmeasured (1029), and others
+const LONG: [(usize, bool); 9] = [
+    (130, false),
+    (400, true),
+    (700, false),
+    (1000, false),
+    (1025, false),
+    (1029, true),
+    (1100, true),
+    (1300, false),
+    (2050, false),
+];
 
 /// One token's keys so long that attention may not take scores for small, in the first tile of keys, the last one, or between: then p would pass the
 /// largest half.

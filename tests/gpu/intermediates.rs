@@ -169,6 +169,7 @@ fn check(
         poison(part, bytes * (rows + room));
     }
     poison(parts.packed, 2 * packed::LEN);
+    poison(parts.longest_rows, 2 * HEADS * 128);
     if shape.prepared {
         let (nothing, buffers) = (Shape { batch: 0, seq_len: 0, ..shape }, Buffers::of_weights(weights.at(), parts));
         let layernorm1 = Span::new("weights", weights.address(), 2 * D).expect("gamma1 and beta1");
@@ -303,8 +304,8 @@ fn check(
     close("proj", &got_output, &wanted, (3e-5, 1e-5));
 }
 
-/// The squares of each head's longest query and key, by halves of its columns (cuda/gemm/longest_rows_sm90a.cuh). Where QKV has a tail, which nobody measures,
-/// they are infinite.
+/// The squares of each head's longest query and key, by halves of its columns (cuda/gemm/longest_rows_sm90a.cuh). Where QKV has a tail, which nobody
+/// measures, they are infinite.
 fn check_longest_rows(qkv: &[f32], longest: u64, shape: &Shape, tail: bool) {
     const LINE: usize = 32;
     let got = read_floats(longest, 2 * HEADS * LINE);
