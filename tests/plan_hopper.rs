@@ -48,7 +48,7 @@ fn more_rows_are_six_launches_or_five() {
         let kinds: Vec<u8> = plan
             .iter()
             .map(|launch| match launch.kernel {
-                Kernel::CastLayernorm => 0,
+                Kernel::CastLayernorm | Kernel::Layernorm => 0,
                 Kernel::Gemm { gemm, .. } | Kernel::Direct { gemm, .. } => [1, 3, 4, 5][gemm as usize],
                 Kernel::FcShared { .. } | Kernel::FcScaled { .. } => 4,
                 Kernel::Attention { causal, .. } => {
@@ -193,7 +193,8 @@ fn every_row_is_computed() {
                     assert_eq!((shape.batch, shape.seq_len.div_ceil(128)), (1, blocks), "{what}");
                     assert_eq!(launch.working as usize, 12 * blocks, "{what}");
                 }
-                Kernel::CastLayernorm => assert!(launch.grid[0] as usize >= rows.div_ceil(8), "{what}"),
+                Kernel::CastLayernorm => assert!(launch.grid[0] as usize > rows.div_ceil(8), "{what}"),
+                Kernel::Layernorm => assert_eq!(launch.grid[0] as usize, rows.div_ceil(8), "{what}"),
                 Kernel::Apart { tile } | Kernel::FcScaled { tile } => {
                     let gemm = if matches!(launch.kernel, Kernel::Apart { .. }) { Gemm::AttnProj } else { Gemm::Fc };
                     let form = product::tiles(gemm)[tile];

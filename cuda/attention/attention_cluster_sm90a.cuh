@@ -17,7 +17,8 @@
 
 struct ClusterArgs {
   __half* att;  // (batch, seq_len, 768)
-  int seq_len, groups;  // groups of 64 rows of a sequence that clusters take: all, or all but a tail
+  int seq_len;
+  RowGroups groups;  // all, or all but a tail
   CastArgs cast;  // the weights to cast
   const float2* longest;
 };
@@ -86,43 +87,51 @@ __device__ __forceinline__ void exchange_and_store(const AttentionConsumer<T>& c
 template <class T>
 __device__ __forceinline__ void attention_cluster_block(const CUtensorMap* qkv, const ClusterArgs& args) {
   const AttentionSmem<T> smem = {attention_memory()};
-  const int warp = __shfl_sync(0xffffffffu, threadIdx.x >> 5, 0), lane = threadIdx.x & 31;
-  const bool producer = warp == 4 * T::CONSUMERS && lane == 0;
-  const int tail = T::TAIL ? tail_block<T>(args.seq_len, args.groups) : -1;
-  if (producer) {
-    if (tail < 0)
-      attention_init(smem, args.seq_len, args.groups);
-    else
-      init_barriers(smem, {1, 1}, 0);  // a stage is one head's, and so one group's; nobody hears from another block
-    prefetch_tensor_map(qkv);
+  const int warp = uniform_warp(), beside = warp - 4 * T::CONSUMERS;
+  const int tail = T::TAIL ? tail_block<T>(args.seq_len, args.groups.count) : -1;
+  AttentionProducer<T> loads(qkv, smem);
+  if (beside == T::PRODUCER) {
+    if (tail < 0) loads.find(args.seq_len, args.groups);
+  } else if (beside == T::HELPER) {
+    if (elect_one()) {
+      if (tail < 0)
+        attention_init(smem, args.seq_len, args.groups);
+      else
+        init_barriers(smem, {1, 1}, 0);  // a stage is one head's, and so one group's; nobody hears from another block
+      prefetch_tensor_map(qkv);
+    }
+    __syncwarp();
   }
   __syncthreads();
   if (tail < 0) cluster_arrive();
-  if (warp >= 4 * T::CONSUMERS) {
-    registers_decrease<T::PRODUCER_REGISTERS>();
-    const int caster = warp - 4 * T::CONSUMERS - 1;
-    if (producer && tail >= 0) {
-      pdl_wait();
-      pdl_launch();
-      load_tail(qkv, smem, args.seq_len, tail);
-    } else if (producer) {
-      const AttentionProducer<T> loads(qkv, smem, args.seq_len, args.groups);
-      pdl_wait();
-      pdl_launch();
-      loads.run();
-    } else if (caster >= 0 && caster < T::CAST_WARPS) {
-      cast_beside(args.cast, smem.cast(caster), smem.cast_full(caster), caster * gridDim.x + blockIdx.x, T::CAST_WARPS * gridDim.x);
-    } else if (T::LENGTHS && warp == 4 * T::CONSUMERS + 3) {
-      measure(smem, args.seq_len, args.groups, args.longest);
-    }
-    __syncwarp();
-    if (tail < 0) cluster_wait();
-  } else {
+  // So that the producer's code follows upon the kernel's start: ptxas lays the second of two branches out first, and what follows each other as it is
+  if (beside < 0) {
     registers_increase<T::CONSUMER_REGISTERS>();
     if (tail >= 0) return attend_tail<T>(smem, args.att, args.seq_len, tail, warp >> 2, warp & 3);
     const AttentionWork work = attention_work<T>(args.seq_len, args.groups, warp >> 2);
     AttentionConsumer<T> consumer(smem, work, warp >> 2, warp & 3);
     consumer.run();
     exchange_and_store(consumer, args.att);
+  } else {
+    registers_decrease<T::PRODUCER_REGISTERS>();
+    if (beside == T::PRODUCER && elect_one()) {
+      if (tail < 0) {
+        loads.expect();
+        pdl_wait();
+        pdl_launch();
+        loads.run();
+      } else {
+        pdl_wait();
+        pdl_launch();
+        load_tail(qkv, smem, args.seq_len, tail);
+      }
+    }
+    if (beside > T::PRODUCER && beside <= T::CAST_WARPS) {
+      const int caster = beside - 1;
+      cast_beside(args.cast, smem.cast(caster), smem.cast_full(caster), caster * gridDim.x + blockIdx.x, T::CAST_WARPS * gridDim.x);
+    }
+    if (T::LENGTHS && beside == T::HELPER) tell_lengths(smem, args.seq_len, args.groups, args.longest);
+    __syncwarp();
+    if (tail < 0) cluster_wait();
   }
 }

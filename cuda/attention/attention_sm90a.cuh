@@ -26,29 +26,20 @@ template <class T>
 __device__ __forceinline__ void attention_block(const CUtensorMap* qkv, const CUtensorMap* att, int seq_len, const float2* longest,
                                                 const CastArgs& cast) {
   const AttentionSmem<T> smem = {attention_memory()};
-  const int warp = __shfl_sync(0xffffffffu, threadIdx.x >> 5, 0), lane = threadIdx.x & 31;
-  const bool producer = warp == 4 * T::CONSUMERS && lane == 0;
-  if (producer) {
-    attention_init(smem, seq_len, NO_CLUSTERS);
-    prefetch_tensor_map(qkv);
-    prefetch_tensor_map(att);
+  const int warp = uniform_warp(), beside = warp - 4 * T::CONSUMERS;
+  AttentionProducer<T> loads(qkv, smem);
+  if (beside == T::PRODUCER) {
+    loads.find(seq_len, NO_CLUSTERS);
+  } else if (beside == T::HELPER) {
+    if (elect_one()) {
+      attention_init(smem, seq_len, NO_CLUSTERS);
+      prefetch_tensor_map(qkv);
+      prefetch_tensor_map(att);
+    }
+    __syncwarp();
   }
   __syncthreads();
-  if (warp >= 4 * T::CONSUMERS) {
-    registers_decrease<T::PRODUCER_REGISTERS>();
-    const int caster = warp - 4 * T::CONSUMERS - 1;
-    if (producer) {
-      const AttentionProducer<T> loads(qkv, smem, seq_len, NO_CLUSTERS);
-      pdl_wait();
-      pdl_launch();  // only now: the projection behind may then rely on all weights that were cast before attention
-      loads.run();
-    } else if (!T::CAUSAL && caster >= 0 && caster < T::CAST_WARPS) {
-      const int blocks = gridDim.x * gridDim.y * gridDim.z, block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-      cast_beside(cast, smem.cast(caster), smem.cast_full(caster), caster * blocks + block, T::CAST_WARPS * blocks);
-    } else if (T::LENGTHS && warp == 4 * T::CONSUMERS + 3) {
-      measure(smem, seq_len, NO_CLUSTERS, longest);
-    }
-  } else {
+  if (beside < 0) {
     registers_increase<T::CONSUMER_REGISTERS>();
     const int own = uniform_warp();  // `warp` anew: held from the start on it would spill
     const AttentionWork work = attention_work<T>(seq_len, NO_CLUSTERS, T::KEY_GROUPS > 1 ? 0 : own >> 2);
@@ -58,5 +49,18 @@ __device__ __forceinline__ void attention_block(const CUtensorMap* qkv, const CU
       combine_and_store_output(consumer, att);
     else
       store_output(consumer, att);
+    return;
   }
+  registers_decrease<T::PRODUCER_REGISTERS>();
+  if (beside == T::PRODUCER && elect_one()) {
+    loads.expect();
+    pdl_wait();
+    pdl_launch();  // only now: the projection behind may then rely on all weights that were cast before attention
+    loads.run();
+  }
+  if (!T::CAUSAL && beside > T::PRODUCER && beside <= T::CAST_WARPS) {
+    const int caster = beside - 1, blocks = gridDim.x * gridDim.y * gridDim.z, block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    cast_beside(cast, smem.cast(caster), smem.cast_full(caster), caster * blocks + block, T::CAST_WARPS * blocks);
+  }
+  if (T::LENGTHS && beside == T::HELPER) tell_lengths(smem, seq_len, NO_CLUSTERS, longest);
 }

@@ -31,6 +31,9 @@ struct AttentionTile {
   // Q is scaled once its scores are known to be small. Not where rows see so few keys that an error in Q is not averaged away.
   static constexpr bool SCALES_Q = LENGTHS && !CAUSAL;
   static constexpr int THREADS = 128 * CONSUMERS + 128;
+  // The warps beside the consumers: the producer, then CAST_WARPS that cast, and last one that sets up the barriers while the producer works out where it
+  // reads, and tells lengths. All of it is code that runs once and is waited for: 5 to 7 clocks an instruction (H200).
+  static constexpr int PRODUCER = 0, HELPER = 3;
   static constexpr int CONSUMER_REGISTERS = CONSUMERS == 1 ? 232 : CONSUMERS == 2 ? 240 : 160, PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : 24;
   static constexpr int ROWS = 64 * ROW_GROUPS;
   static constexpr int Q_BYTES = ROWS * 128, KV_BYTES = KEYS * 128;
@@ -88,30 +91,38 @@ __device__ __forceinline__ AttentionWork block_work(int seq_len, int row_group) 
   return work;
 }
 
+// Groups of 64 rows of a sequence that clusters take, and 2^31 / count, rounded up: a division would be 25 instructions in front of the first copy.
+struct RowGroups {
+  int count;
+  uint32_t inverse;
+  // group / count, where group * count is less than 2^31
+  __device__ __forceinline__ int heads_below(int group) const { return __umulhi(2 * group, inverse); }
+};
+constexpr RowGroups NO_CLUSTERS = {0, 0};  // where a block has a tile of rows of its own
+
 /* Clusters: cluster c has row groups ROW_GROUPS c and on of all row groups of all heads of all sequences, `groups` of
    each head, its first block the first half of the keys. No cluster is left with fewer, because ROW_GROUPS divides the
    number of heads. */
 template <class T>
-__device__ __forceinline__ AttentionWork cluster_work(int seq_len, int groups, int row_group) {
+__device__ __forceinline__ AttentionWork cluster_work(int seq_len, RowGroups groups, int row_group) {
   static_assert(HEADS % T::ROW_GROUPS == 0 && !T::CAUSAL);
   const int start = T::ROW_GROUPS * (blockIdx.x / 2), mine = start + row_group;
-  const int head = mine / groups, half = blockIdx.x % 2, tiles = max(2, (seq_len + T::KEYS - 1) / T::KEYS);
+  const int head = groups.heads_below(mine), half = blockIdx.x % 2, tiles = max(2, (seq_len + T::KEYS - 1) / T::KEYS);
   AttentionWork work;
   work.head = head % HEADS;
   work.sequence = head / HEADS;
-  work.row = 64 * (mine - head * groups);
+  work.row = 64 * (mine - head * groups.count);
   work.seq_len = seq_len;
   work.first = half == 0 ? 0 : tiles / 2;
   work.tiles = half == 0 ? tiles / 2 : tiles;
-  work.stream = head - start / groups;
-  work.streams = (start + T::ROW_GROUPS - 1) / groups - start / groups + 1;
+  work.stream = head - groups.heads_below(start);
+  work.streams = groups.heads_below(start + T::ROW_GROUPS - 1) - groups.heads_below(start) + 1;
   return work;
 }
 
-constexpr int NO_CLUSTERS = 0;  // as `groups`, where a block has a tile of rows of its own
 
 template <class T>
-__device__ __forceinline__ AttentionWork attention_work(int seq_len, int groups, int row_group) {
+__device__ __forceinline__ AttentionWork attention_work(int seq_len, RowGroups groups, int row_group) {
   if constexpr (T::BLOCKS > 1)
     return cluster_work<T>(seq_len, groups, row_group);
   else
@@ -140,7 +151,7 @@ __device__ __forceinline__ void init_barriers(const AttentionSmem<T>& smem, cons
 }
 
 template <class T>
-__device__ __forceinline__ void attention_init(const AttentionSmem<T>& smem, int seq_len, int groups) {
+__device__ __forceinline__ void attention_init(const AttentionSmem<T>& smem, int seq_len, RowGroups groups) {
   static_assert(T::BLOCKS == 1 || T::STAGES % 2 == 0, "of two streams, each has every other stage");
   int second = 0;
   if (T::BLOCKS > 1) {
@@ -168,12 +179,15 @@ struct AttentionProducer {
   const AttentionSmem<T>& smem;
   AttentionWork work[T::ROW_GROUPS];
 
-  // All that needs no data, so that between the end of QKV and the first copies there is nothing else
-  __device__ __forceinline__ AttentionProducer(const CUtensorMap* qkv, const AttentionSmem<T>& smem, int seq_len, int groups)
-      : qkv(qkv), smem(smem) {
+  __device__ __forceinline__ AttentionProducer(const CUtensorMap* qkv, const AttentionSmem<T>& smem) : qkv(qkv), smem(smem) {}
+  // All that needs no data, so that between the end of QKV and the first copies there is nothing else: in front of the barriers' set-up, and behind it
+  __device__ __forceinline__ void find(int seq_len, RowGroups groups) {
+#pragma unroll
+    for (int g = 0; g < T::ROW_GROUPS; g++) work[g] = attention_work<T>(seq_len, groups, g);
+  }
+  __device__ __forceinline__ void expect() const {
 #pragma unroll
     for (int g = 0; g < T::ROW_GROUPS; g++) {
-      work[g] = attention_work<T>(seq_len, groups, g);
       mbarrier_expect(smem.q_full(g), 64 * 128);
       if (g < streams()) mbarrier_expect(smem.k_full(g), T::KV_BYTES);
     }

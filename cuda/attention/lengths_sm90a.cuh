@@ -6,7 +6,7 @@
 #include "gemm/longest_rows_sm90a.cuh"
 
 template <class T>
-__device__ __forceinline__ void measure(const AttentionSmem<T>& smem, int seq_len, int groups, const float2* longest) {
+__device__ __forceinline__ void tell_lengths(const AttentionSmem<T>& smem, int seq_len, RowGroups groups, const float2* longest) {
   const int lane = threadIdx.x % 32, row_group = min(lane, T::ROW_GROUPS - 1), head = attention_work<T>(seq_len, groups, row_group).head;
   pdl_wait();
   const float2 query = __ldcg(longest + longest_at(2 * head) / 2), key = __ldcg(longest + longest_at(2 * (HEADS + head)) / 2);

@@ -67,6 +67,28 @@ __device__ __forceinline__ void watch_vector(unsigned* alarms, int i, float v) {
   if (!residual) raise(alarms, alarm, fabsf(v), gamma1 || gamma2 ? USUAL_GAMMA : USUAL_BIAS);
 }
 
+// A row for each warp of a block, and with FACTS what is told of it.
+template <bool FACTS>
+__device__ __forceinline__ void layernorm_rows(const CastLayernormArgs& args, int block, bool aligned) {
+  __shared__ float4 affine[2 * D / 4];
+  const int at = block * 8 + static_cast<int>(threadIdx.x / 32);
+  const size_t row = min(at, args.rows - 1), to = min(at, args.filled - 1);  // the last one by all warps that are left over
+  LayernormRow one;
+  one.load(args.x + row * D);
+  const bool tells = FACTS && args.facts != nullptr;
+  // Asked for here: behind the sums, where the compiler would put it, the end of the kernel waits for it.
+  const float2 of_residual = tells ? load_here_2(args.vectors + VECTOR_RESIDUAL_FACTS) : make_float2(0.f, 0.f);
+  fetch_affine(smem_address(affine), args.cast.weights + GAMMA1, aligned);
+  if (threadIdx.x % 32 < args.tiles) args.statistics[row * args.tiles + threadIdx.x % 32] = EMPTY;
+  if (block == 0 && args.longest != nullptr && threadIdx.x < LONGEST_ROWS) args.longest[longest_at(threadIdx.x)] = 0;
+  if (args.x_copy != nullptr) one.store(args.x_copy + row * D);
+  const float2 moments = one.normalise();
+  if (tells && threadIdx.x % 32 == 0) args.facts[row] = row_facts(moments.x, moments.y, {of_residual.x, of_residual.y});
+  copy_async_wait();
+  __syncthreads();
+  one.store_scaled(smem_address(affine), args.h + to * D);
+}
+
 extern "C" __global__ void __launch_bounds__(256, 5) cast_layernorm(const CastLayernormArgs args) {
   pdl_wait();
   pdl_launch();
@@ -93,29 +115,12 @@ extern "C" __global__ void __launch_bounds__(256, 5) cast_layernorm(const CastLa
       store_half4(to + 1024 * i, v[i]);
     }
     if (args.cast.alarms != nullptr) seen.report(args.cast.alarms, cast_matrix(chunk), 512.f);
-    return;
   }
+  // No branch returns, so that ptxas lays them out in this order: what most blocks run comes first, without a jump to code that is cold.
   block -= chunks;
-  if (block < norm_blocks) {
-    __shared__ float4 affine[2 * D / 4];
-    const int at = block * 8 + static_cast<int>(threadIdx.x / 32);
-    const size_t row = min(at, args.rows - 1), to = min(at, args.filled - 1);  // the last one by all warps that are left over
-    LayernormRow one;
-    one.load(args.x + row * D);
-    fetch_affine(smem_address(affine), args.cast.weights + GAMMA1, aligned);
-    if (threadIdx.x % 32 < args.tiles) args.statistics[row * args.tiles + threadIdx.x % 32] = EMPTY;
-    if (block == 0 && args.longest != nullptr && threadIdx.x < LONGEST_ROWS) args.longest[longest_at(threadIdx.x)] = 0;
-    if (args.x_copy != nullptr) one.store(args.x_copy + row * D);
-    const float2* common = reinterpret_cast<const float2*>(args.vectors + VECTOR_RESIDUAL_FACTS);
-    const float2 of_residual = args.facts != nullptr ? __ldg(common) : make_float2(0.f, 0.f);
-    const float2 moments = one.normalise();
-    if (args.facts != nullptr && threadIdx.x % 32 == 0) args.facts[row] = row_facts(moments.x, moments.y, {of_residual.x, of_residual.y});
-    copy_async_wait();
-    __syncthreads();
-    one.store_scaled(smem_address(affine), args.h + to * D);
-    return;
-  }
+  if (block >= 0 && block < norm_blocks) layernorm_rows<false>(args, block, aligned);
   block -= norm_blocks;
+  if (block < 0) return;
   if (block == 0 && threadIdx.x == 0 && args.cast.alarms != nullptr) {
     args.cast.alarms[ALARMS_WATCHED] = 0;
     args.cast.alarms[ALARMS_QKV_READ] = 0;
@@ -136,4 +141,12 @@ extern "C" __global__ void __launch_bounds__(256, 5) cast_layernorm(const CastLa
     if (i < VECTORS) args.vectors[i] = v[u];
     if (i < WATCHED && args.cast.alarms != nullptr) watch_vector(args.cast.alarms, i, v[u]);
   }
+}
+
+// The same for weights that are prepared, with nothing else in the way: x is asked for by the 22nd instruction, not the 300th, and all of them are cold. -0.2 us
+// from 64 to 2048 rows (H200).
+extern "C" __global__ void __launch_bounds__(256, 5) layernorm(const CastLayernormArgs args) {
+  pdl_wait();
+  pdl_launch();
+  layernorm_rows<true>(args, blockIdx.x, true);
 }

@@ -11,26 +11,26 @@ struct ProjArgs {
   int rows, early;
 };
 
-#define GEMM_PROJ(BM, BN, SPLITS, STAGES)                                                                    \
-  extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1)                                                            \
-      __launch_bounds__(GemmShape<BM, BN, D, FFN, STAGES, SPLITS>::THREADS, 1)                                         \
-      gemm_proj_##BM##x##BN##_k##SPLITS(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,  \
-                                        const ProjArgs args) {                                                         \
-    using Shape = GemmShape<BM, BN, D, FFN, STAGES, SPLITS>;                                                           \
-    gemm<Shape>(&a, &b, ExchangeEpilogue<Shape>(args.bias, args.residual, args.out, args.rows), args.rows,                     \
-                blockIdx.x / SPLITS, gridDim.x / SPLITS, args.early);                                                  \
+#define GEMM_PROJ(BM, BN, SPLITS, STAGES)                                                                             \
+  extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1)                                                           \
+      __launch_bounds__(GemmShape<BM, BN, D, FFN, STAGES, SPLITS>::THREADS, 1)                                        \
+      gemm_proj_##BM##x##BN##_k##SPLITS(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, \
+                                        const ProjArgs args) {                                                        \
+    using Shape = GemmShape<BM, BN, D, FFN, STAGES, SPLITS>;                                                          \
+    gemm<Shape>(&a, &b, ExchangeEpilogue<Shape>(args.bias, args.residual, args.out, args.rows), args.rows,            \
+                blockIdx.x / SPLITS, gridDim.x / SPLITS, args.early);                                                 \
   }
 
-#define GEMM_PROJ_TAIL(BM, BN, SPLITS, STAGES)                                                               \
-  extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1)                                                            \
-      __launch_bounds__(GemmShape<BM, BN, D, FFN, STAGES, SPLITS, true>::THREADS, 1)                                   \
+#define GEMM_PROJ_TAIL(BM, BN, SPLITS, STAGES)                                                                               \
+  extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1)                                                                  \
+      __launch_bounds__(GemmShape<BM, BN, D, FFN, STAGES, SPLITS, true>::THREADS, 1)                                         \
       gemm_proj_##BM##x##BN##_k##SPLITS##_tail(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, \
-                                               const __grid_constant__ CUtensorMap tail, const ProjArgs args) {        \
-    using Shape = GemmShape<BM, BN, D, FFN, STAGES, SPLITS, true>;                                                     \
-    const int rows = args.rows / BM * BM;                                                                              \
-    ExchangeEpilogue<Shape> epilogue(args.bias, args.residual, args.out, rows);                                                \
-    epilogue.tail_rows = args.rows - rows;                                                                             \
-    gemm<Shape>(&a, &b, epilogue, rows, blockIdx.x / SPLITS, gridDim.x / SPLITS, args.early, &tail);                   \
+                                               const __grid_constant__ CUtensorMap tail, const ProjArgs args) {              \
+    using Shape = GemmShape<BM, BN, D, FFN, STAGES, SPLITS, true>;                                                           \
+    const int rows = args.rows / BM * BM;                                                                                    \
+    ExchangeEpilogue<Shape> epilogue(args.bias, args.residual, args.out, rows);                                              \
+    epilogue.tail_rows = args.rows - rows;                                                                                   \
+    gemm<Shape>(&a, &b, epilogue, rows, blockIdx.x / SPLITS, gridDim.x / SPLITS, args.early, &tail);                         \
   }
 
 GEMM_PROJ(64, 64, 4, 6)

@@ -111,6 +111,7 @@ impl Call<'_> {
     fn step(&self, kernels: &Kernels, launch: &Launch) -> Result<Step, Error> {
         let (what, arguments) = match launch.kernel {
             Kernel::CastLayernorm => ("launch of the weight cast and LN1", self.cast_layernorm(launch)),
+            Kernel::Layernorm => ("launch of LN1", self.cast_layernorm(launch)),
             Kernel::Gemm { gemm, tile } => (product_name(gemm), self.gemm(launch, gemm, &product::tiles(gemm)[tile])?),
             Kernel::Direct { gemm, tile } => (product_name(gemm), self.direct(gemm, &direct::tiles(gemm)[tile])?),
             Kernel::FcShared { tile } => (product_name(Gemm::Fc), self.fc_shared(&direct::FC_SHARED[tile])?),
@@ -140,6 +141,7 @@ impl Call<'_> {
         let first = matches!(
             launch.kernel,
             Kernel::CastLayernorm
+                | Kernel::Layernorm
                 | Kernel::Few { .. }
                 | Kernel::FewPrepare
                 | Kernel::TransposeQkv
@@ -325,9 +327,13 @@ impl Call<'_> {
         let maps = Arguments::new().map(&views::sequences(parts.qkv, QKV, self.shape).encode()?);
         if ATTENTION[form].blocks > 1 {
             let seq_len = self.shape.seq_len;
-            let lengths = pair(seq_len as u32, ATTENTION[form].groups(seq_len) as u32);
+            let groups = ATTENTION[form].groups(seq_len) as u32;
+            let inverse = (1u32 << 31).div_ceil(groups);
             let cast = self.cast(launch);
-            return Ok(maps.words(&[&[self.att(), lengths][..], &cast, &[self.longest_rows]].concat()));
+            return Ok(maps.words(
+                &[&[self.att(), pair(seq_len as u32, groups), pair(inverse, 0)][..], &cast, &[self.longest_rows]]
+                    .concat(),
+            ));
         }
         let maps =
             maps.map(&views::sequences(self.att(), D, self.shape).encode()?).each_more(&[self.shape.seq_len as u64]);

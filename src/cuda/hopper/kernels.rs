@@ -14,6 +14,7 @@ use crate::error::Error;
 #[allow(missing_docs)]
 pub struct Kernels {
     pub cast_layernorm: Function,
+    pub layernorm: Function,
     /// One per [`Gemm`] and tile of it.
     pub gemm: [Vec<Function>; 4],
     /// The same for the products that read fp32 weights.
@@ -46,6 +47,7 @@ impl Kernels {
         let function = |kernel| modules.function(&symbol(kernel), plan::shared_bytes(kernel));
         let mut kernels = Self {
             cast_layernorm: function(Kernel::CastLayernorm)?,
+            layernorm: function(Kernel::Layernorm)?,
             gemm: [const { Vec::new() }; 4],
             gemm_direct: [const { Vec::new() }; 4],
             fc_shared: [function(Kernel::FcShared { tile: 0 })?, function(Kernel::FcShared { tile: 1 })?],
@@ -109,6 +111,7 @@ impl Kernels {
     pub fn get(&self, kernel: Kernel) -> Function {
         match kernel {
             Kernel::CastLayernorm => self.cast_layernorm,
+            Kernel::Layernorm => self.layernorm,
             Kernel::Gemm { gemm, tile } => self.gemm[gemm as usize][tile],
             Kernel::Direct { gemm, tile } => self.gemm_direct[gemm as usize][tile],
             Kernel::FcShared { tile } => self.fc_shared[tile],
@@ -130,6 +133,7 @@ impl Kernels {
 pub fn symbol(kernel: Kernel) -> String {
     match kernel {
         Kernel::CastLayernorm => "cast_layernorm".into(),
+        Kernel::Layernorm => "layernorm".into(),
         Kernel::Gemm { gemm, tile } => product_symbol(gemm, "", &product::tiles(gemm)[tile]),
         Kernel::Direct { gemm, tile } => product_symbol(gemm, "_direct", &direct::tiles(gemm)[tile]),
         Kernel::FcShared { tile } => {

@@ -181,8 +181,12 @@ fn capacity(workers: u32, time: usize) -> usize {
 }
 
 pub(super) fn cast_layernorm(rows: usize, cast: Range<u32>) -> Launch {
-    // A prepared block has the small parameters already.
-    let vectors = if cast == NOTHING { 0 } else { VECTOR_BLOCKS };
-    let blocks = count(rows.div_ceil(8) + vectors) + cast.len() as u32;
+    let blocks = count(rows.div_ceil(8) + VECTOR_BLOCKS) + cast.len() as u32;
     Launch { kernel: Kernel::CastLayernorm, grid: [blocks, 1, 1], threads: 256, shared: 0, working: blocks, cast }
+}
+
+/// The first kernel of a prepared block, which has the small parameters already.
+pub(super) fn layernorm(rows: usize) -> Launch {
+    let blocks = count(rows.div_ceil(8));
+    Launch { kernel: Kernel::Layernorm, grid: [blocks, 1, 1], threads: 256, shared: 0, working: blocks, cast: NOTHING }
 }

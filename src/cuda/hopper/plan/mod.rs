@@ -22,7 +22,7 @@ use crate::dims::{D, FFN, QKV};
 pub use attention::{ATTENTION, AttentionForm, attention_forms, attention_in};
 pub use attention_proj::{ATTENTION_PROJ, AttentionProjForm, ROW_TILES};
 pub use cast::{CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, qkv_makes_room};
-use cast::{NOTHING, cast_layernorm, casting, casting_around_fc, casting_projection};
+use cast::{NOTHING, cast_layernorm, casting, casting_around_fc, casting_projection, layernorm};
 pub use few::{FEW, FewTile, FewWeights};
 
 /// What a plan must know about the GPU.
@@ -50,6 +50,7 @@ pub const DIRECT_FC_ROWS: usize = 256;
 #[allow(missing_docs, reason = "named after cuda/")]
 pub enum Kernel {
     CastLayernorm,
+    Layernorm,
     Gemm { gemm: Gemm, tile: usize },
     Direct { gemm: Gemm, tile: usize },
     FcShared { tile: usize },
@@ -136,7 +137,7 @@ fn many(chip: Chip, shape: Shape) -> Vec<Launch> {
     let mut launches = if !shape.prepared {
         casting(chip, shape, &attention()).to_vec()
     } else {
-        vec![cast_layernorm(rows, NOTHING), product(Gemm::Qkv)]
+        vec![layernorm(rows), product(Gemm::Qkv)]
     };
     match attention_proj::attention_proj(shape) {
         Some(both) => launches.push(both),
@@ -170,7 +171,11 @@ fn direct_products(shape: Shape) -> Vec<Launch> {
 #[must_use]
 pub fn shared_bytes(kernel: Kernel) -> u32 {
     match kernel {
-        Kernel::CastLayernorm | Kernel::FewPrepare | Kernel::TransposeQkv | Kernel::FoldLayernorm2 => 0,
+        Kernel::CastLayernorm
+        | Kernel::Layernorm
+        | Kernel::FewPrepare
+        | Kernel::TransposeQkv
+        | Kernel::FoldLayernorm2 => 0,
         Kernel::Apart { tile } => product::APART_SHARED[tile],
         Kernel::FcScaled { tile } => product::tiles(Gemm::Fc)[tile].shared,
         Kernel::Gemm { gemm, tile } => product::tiles(gemm)[tile].shared,
