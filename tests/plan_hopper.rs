@@ -288,6 +288,39 @@ fn every_form_is_chosen_somewhere() {
     assert!(unused.is_empty(), "compiled in vain: {unused:?}");
 }
 
+/// Clusters of attention find the head of a group of rows by a multiplication (`RowGroups` in cuda/attention/attention_tile_sm90a.cuh), which is exact where
+/// the number of the last group times a sequence's groups is below 2^31.
+#[test]
+fn attention_has_few_enough_groups_where_clusters_take_them() {
+    // More rows than a GPU has memory for.
+    let many = (1..=2048).map(|groups| ((1 << 24) / (64 * groups), 64 * groups));
+    let batches = many.flat_map(|(batch, seq_len)| {
+        let shape = |prepared| Shape {
+            batch,
+            seq_len,
+            causal: false,
+            prepared,
+            precision: SolvePrecision::Fast,
+            guarded: true,
+        };
+        [shape(false), shape(true)]
+            .into_iter()
+            .flat_map(|shape| SMS.map(|sms| (shape, forward(chip(sms), shape, true))))
+    });
+    let mut clusters = 0;
+    for (shape, plan) in plans().map(|(_, shape, plan)| (shape, plan)).chain(batches) {
+        for launch in plan {
+            let Kernel::Attention { form, .. } = launch.kernel else { continue };
+            if ATTENTION[form].blocks > 1 {
+                let groups = ATTENTION[form].groups(shape.seq_len);
+                assert!(12 * shape.batch * groups * groups < 1 << 31, "{shape:?}");
+                clusters += 1;
+            }
+        }
+    }
+    assert!(clusters > 0, "no plan has clusters");
+}
+
 /// Where the chip has no room for all heads and the cast, QKV and attention are two kernels.
 #[test]
 fn qkv_and_attention_are_one_kernel_where_its_clusters_fit() {
