@@ -312,8 +312,14 @@ fn attention_has_few_enough_groups_where_clusters_take_them() {
         for launch in plan {
             let Kernel::Attention { form, .. } = launch.kernel else { continue };
             if ATTENTION[form].blocks > 1 {
-                let groups = ATTENTION[form].groups(shape.seq_len);
-                assert!(12 * shape.batch * groups * groups < 1 << 31, "{shape:?}");
+                let (form, groups) = (&ATTENTION[form], ATTENTION[form].groups(shape.seq_len));
+                let heads = 12 * shape.batch;
+                assert!(heads * groups * groups < 1 << 31, "{shape:?}");
+                for head in [1, heads / 2, heads] {
+                    let last = head * groups - 1;
+                    let found = (2 * last as u64 * u64::from(form.inverse_groups(shape.seq_len))) >> 32;
+                    assert_eq!(found as usize, head - 1, "{shape:?}, group {last}");
+                }
                 clusters += 1;
             }
         }

@@ -118,7 +118,6 @@ __device__ __forceinline__ void attention_cluster_block(const CUtensorMap* qkv, 
       if (tail < 0) {
         loads.expect();
         pdl_wait();
-        pdl_launch();
         loads.run();
       } else {
         pdl_wait();

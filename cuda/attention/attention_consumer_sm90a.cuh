@@ -15,18 +15,22 @@
 template <class T>
 struct AttentionConsumer {
   static constexpr bool ROUND = T::CAUSAL && T::LENGTHS;  // a row may have few keys
+  static constexpr uint64_t K_MAJOR = wgmma_descriptor<128>(16, 1024), N_MAJOR = wgmma_descriptor<128>(8192, 1024);
+  static constexpr uint32_t STAGE_UNITS = 2 * T::KV_BYTES / 16;  // as descriptors count
   const AttentionSmem<T>& smem;
   const AttentionWork& work;
   const int group, warp;  // warpgroup of the block, warp of the warpgroup
   const int row_group, key_group;
   const int row;      // first query of the warpgroup
   const int visible;  // all of its rows see the keys below
+  uint32_t q_low, k_low;  // of the descriptors of Q and of the first stage's K: a tile's is one addition from its turn
   uint32_t q[4][4];
   float s[T::KEYS / 2];
   uint32_t p[T::KEYS / 16][4];
   float o[32];
   OnlineSoftmax<T::KEYS / 2> softmax;
-  Ring<T::STAGES> now, next;  // where the tile lies that is multiplied by V, and the one behind it
+  Ring<T::STAGES> now, next;  // where the tile lies that is multiplied by V next, and the one behind it
+  int emptied;                // the stage that is free when the products on their way have ended
   int tile;                   // of keys, the last one of which there are scores
   bool ready = false;         // whether the next step's tiles are there; else not known
 
@@ -37,6 +41,9 @@ struct AttentionConsumer {
     if (T::BLOCKS > 1)
       for (int i = 0; i < work.stream; i++) now.advance();
     tile = first();
+    q_low = static_cast<uint32_t>(wgmma_at(K_MAJOR, rows_smem()));
+    k_low = static_cast<uint32_t>(wgmma_at(K_MAJOR, smem.k(0)));
+    asm volatile("" : "+r"(q_low), "+r"(k_low));  // else they are worked out anew for each tile
   }
 
   // Read anew where it is wanted: no register is spent on it in the loop. PTX ISA 9.0, 10 special registers
@@ -58,8 +65,7 @@ struct AttentionConsumer {
 
   // S = Q K^T
   __device__ __forceinline__ void issue_scores(int stage) {
-    constexpr uint64_t K_MAJOR = wgmma_descriptor<128>(16, 1024);
-    const uint64_t k = wgmma_at(K_MAJOR, smem.k(stage)), q_rows = wgmma_at(K_MAJOR, rows_smem());
+    const uint64_t k = wgmma_with_low(K_MAJOR, k_low + stage * STAGE_UNITS), q_rows = wgmma_with_low(K_MAJOR, q_low);
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -73,8 +79,8 @@ struct AttentionConsumer {
 
   // O += P V
   __device__ __forceinline__ void issue_output(int stage, bool accumulate) {
-    constexpr uint64_t N_MAJOR = wgmma_descriptor<128>(8192, 1024);
-    const uint64_t v = wgmma_at(N_MAJOR, smem.v(stage));
+    constexpr uint32_t FROM_K = static_cast<uint32_t>(N_MAJOR - K_MAJOR) + STAGE_UNITS / 2;
+    const uint64_t v = wgmma_with_low(N_MAJOR, k_low + stage * STAGE_UNITS + FROM_K);
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < T::KEYS / 16; i++) Wgmma<64>::rs<1>(o, p[i], v + i * 128, i != 0 || accumulate);
@@ -163,6 +169,9 @@ struct AttentionConsumer {
     if (T::PING_PONG) named_barrier_arrive(1 + (group + 1) % T::CONSUMERS, 256);
   }
 
+  // Under the exponentials, behind those that made this sum
+  __device__ __forceinline__ void pass_turn_behind(float sum) { named_barrier_arrive_behind(sum, 1 + (group + 1) % T::CONSUMERS, 256); }
+
   __device__ __forceinline__ int first() const { return work.tiles - 1 - key_group; }
   __device__ __forceinline__ bool more() const { return tile >= (T::BLOCKS > 1 ? work.first : 0) + T::KEY_GROUPS; }
 
@@ -170,33 +179,40 @@ struct AttentionConsumer {
   __device__ __forceinline__ void begin() {
     mbarrier_wait_or_fault(smem.k_full(now.stage), now.parity);
     issue_scores(now.stage);
+    next = after(now);
     if (T::PING_PONG && group == T::CONSUMERS - 1) pass_turn();
   }
 
-  // The scores of the next tile; those of the last one go on to O.
+  // The scores of the next tile; those of the last one go on to O. The turn is passed on then, or LATER.
+  template <bool LATER = false>
   __device__ __forceinline__ void begin_step(bool accumulate) {
-    next = after(now);
     if (!ready) mbarrier_wait_or_fault(smem.k_full(next.stage), next.parity);
     take_turn();
     issue_scores(next.stage);
     if (!ready) mbarrier_wait_or_fault(smem.v_full(now.stage), now.parity);
     issue_output(now.stage, accumulate);
-    pass_turn();
+    if (!LATER) pass_turn();
+    emptied = now.stage;
+    now = next;
+    next = after(next);
     tile -= T::KEY_GROUPS;
     wgmma_wait<1>();
     if (!T::EARLY) wgmma_wait<0>();
     if (T::MASK_EVERY_TILE) mask(first_key(tile));
   }
 
+  // Asks early whether the next step's tiles are there, because the answer takes its time.
+  __device__ __forceinline__ void look_ahead() {
+    if (T::CONSUMERS == 3) return;
+    const bool there = mbarrier_test_wait(smem.k_full(next.stage), next.parity) && mbarrier_test_wait(smem.v_full(now.stage), now.parity);
+    ready = __all_sync(~0u, there);  // a vote, so that ptxas knows it to be the same for all lanes
+  }
+
   __device__ __forceinline__ void end_step() {
-    if (T::CONSUMERS < 3) {  // asked early, because the answer takes its time
-      const Ring<T::STAGES> later = after(next);
-      ready = mbarrier_test_wait(smem.k_full(later.stage), later.parity) && mbarrier_test_wait(smem.v_full(next.stage), next.parity);
-    }
+    look_ahead();
     wgmma_wait<0>();
     pack();
-    release(now.stage);
-    now = next;
+    release(emptied);
   }
 
   __device__ __forceinline__ void end() {

@@ -55,7 +55,6 @@ __device__ __forceinline__ void attention_block(const CUtensorMap* qkv, const CU
   if (beside == T::PRODUCER && elect_one()) {
     loads.expect();
     pdl_wait();
-    pdl_launch();  // only now: the projection behind may then rely on all weights that were cast before attention
     loads.run();
   }
   if (!T::CAUSAL && beside > T::PRODUCER && beside <= T::CAST_WARPS) {

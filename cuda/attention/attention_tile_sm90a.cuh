@@ -3,6 +3,7 @@
 #include <cuda.h>
 
 #include "common/mbarrier_sm90a.cuh"
+#include "common/sync_sm90a.cuh"
 #include "common/tma_sm90a.cuh"
 #include "dims.h"
 
@@ -120,7 +121,6 @@ __device__ __forceinline__ AttentionWork cluster_work(int seq_len, RowGroups gro
   return work;
 }
 
-
 template <class T>
 __device__ __forceinline__ AttentionWork attention_work(int seq_len, RowGroups groups, int row_group) {
   if constexpr (T::BLOCKS > 1)
@@ -215,6 +215,8 @@ struct AttentionProducer {
       load_q(g);
       if (g < streams()) load_k(g, last, g);
     }
+    // Behind the wait, so that the projection behind may rely on all weights that were cast before attention; and behind the copies that are waited for
+    pdl_launch();
     Ring<T::STAGES> ring;
     for (int tile = last; tile >= (T::BLOCKS > 1 ? work[0].first : 0); tile--)
       for (int stream = 0; stream < streams(); stream++, ring.advance()) {

@@ -1,6 +1,8 @@
-/* A consumer warpgroup of QKV and attention in one kernel. How long the keys of the other blocks are it hears only when it has its second tile's scores: to
-   wait for that at the start, as attention by itself does, takes 0.6 to 1.1 us more at 1024 rows (H200). So the first tile's scores are looked at, and nothing is
-   subtracted from them if they are small. */
+/* A consumer warpgroup of QKV and attention in one kernel. How long the keys of the other blocks are it hears only when it is done with its first tile: to
+   wait for that at the start, as attention by itself does, takes 0.6 to 1.1 us more at 1024 rows (H200). So the first tile's scores are looked at.
+
+   A turn is passed on in the midst of the exponentials. One warp's take 12 clocks each beside the other's products, those of two at once 10 (H200): the two
+   warpgroups' should overlap, but not wholly, because then both would wait for their products, too. */
 #pragma once
 #include "attention/attention_consumer_sm90a.cuh"
 #include "attention/qkv_attention_tile_sm90a.cuh"
@@ -14,13 +16,14 @@ __device__ __forceinline__ float longest_of_16(uint32_t rows, int lane) {
 
 struct QkvAttentionConsumer : AttentionConsumer<QkvAttentionTile> {
   using T = QkvAttentionTile;
-  float q_squares;  // of the warp's longest query
-  bool tame;        // whether the warp's scores so far are small, and behind the second tile whether all of the warpgroup's are
+  // Of a thread's 64 exponentials of a tile, so many come before the turn is passed on. 8 to 32 are alike (H200, 1024 rows).
+  static constexpr int BEFORE_TURN = 20;
+  bool tame;  // whether the warp's scores so far are small
 
   __device__ __forceinline__ QkvAttentionConsumer(const AttentionSmem<T>& smem, const AttentionWork& work, int group, int warp)
       : AttentionConsumer(smem, work, group, warp) {}
 
-  // Before the exponentials of the first tile
+  // The first tile's scores are scaled, and if they are not small a reference is subtracted: then they are like a tame tile's for what comes behind.
   __device__ __forceinline__ void look_at_first() {
     float top[2];
     bool small = true;
@@ -31,61 +34,68 @@ struct QkvAttentionConsumer : AttentionConsumer<QkvAttentionTile> {
       small &= (top[h] >= -P_SHIFT && top[h] <= TAME) || top[h] == -INFINITY;
     }
     tame = __all_sync(~0u, small);
+    float shift[2];
 #pragma unroll
-    for (int h = 0; h < 2; h++) softmax.reference[h] = tame ? 0 : fmaxf(NO_SCORE, top[h] - P_SHIFT);
+    for (int h = 0; h < 2; h++) {
+      softmax.reference[h] = tame ? 0 : fmaxf(NO_SCORE, top[h] - P_SHIFT);
+      shift[h] = -softmax.reference[h] * SCORE_SCALE;
+    }
+#pragma unroll
+    for (int i = 0; i < T::KEYS / 2; i++) s[i] = fmaf(s[i], SCORE_SCALE, shift[(i >> 1) & 1]);
   }
 
-  // Behind the second tile's scores, under the first O += P V, behind which no product of the warpgroup reads Q any more
-  __device__ __forceinline__ bool judge() {
-    const int barrier = 1 + T::CONSUMERS + group;
+  // Behind the first tile, when no product reads Q as it is any more, nor who measures it: whether all of the warpgroup's scores are small
+  __device__ __forceinline__ bool judge() const {
     mbarrier_wait_or_fault(smem.measured(), 0);
-    const float keys = load_shared(smem.squares(lane() % T::SQUARES));
-    const bool all_small = named_barrier_all(barrier, 128, tame && q_squares * keys <= TAME_SQUARES);
-    if (all_small) {
-      scale_rows();
-      meet_scaled();
-    }
-    return all_small;
+    const float keys = load_shared(smem.squares(lane() % T::KEY_SQUARES)), queries = load_shared(smem.squares(T::KEY_SQUARES + group));
+    return named_barrier_all(1 + T::CONSUMERS + group, 128, tame && queries * keys <= TAME_SQUARES);
   }
 
   // A tile comes whose scores may be far from 0. Rows that have seen no key yet have no reference.
   __device__ __forceinline__ void grow_wild() {
-    tame = false;
 #pragma unroll
     for (int h = 0; h < 2; h++) softmax.reference[h] = softmax.reference_of(h, quad_sum(softmax.sum[h]));
   }
 
-  __device__ __forceinline__ void run() {
+  // The first tile, and all others if their scores are small. One piece of code, because code that runs for the first time is cold: 5 to 7 clocks an instruction
+  // (H200).
+  __device__ __forceinline__ void attend_tame() {
     bool begun = false;
     do {
-      // The first tile, the second one, and those of which the largest score is looked for. One piece of code, because most of it runs but once, and cold.
-      if (!begun) {
+      if (begun) {
+        begin_step<true>(tile != first());
+      } else {
         load_q();
         begin();
-        q_squares = longest_of_16(rows_smem() + 2048 * warp, lane());  // under the first products
         wgmma_wait<0>();
         mask(first_key(tile));
         look_at_first();
-      } else {
-        const bool second = tile == first();
-        begin_step(!second);
-        if (second && !judge()) grow_wild();
-        if (!tame) look();
       }
-      softmax.template exponentials<true, true>(s);
+      softmax.template exponentials<false, false, false, 0, BEFORE_TURN>(s);
+      if (begun) pass_turn_behind(softmax.sum[0]);
+      softmax.template exponentials<false, false, false, BEFORE_TURN>(s);
+      look_ahead();
       wgmma_wait<0>();
       pack();
       if (begun) {
-        release(now.stage);
-        now = next;
-        while (tame && more()) {
-          begin_step(true);
-          softmax.template exponentials<false, false>(s);
-          end_step();
-        }
+        release(emptied);
+      } else {
+        if (!judge()) return grow_wild();
+        scale_rows();
+        meet_scaled();
+        begun = true;
       }
-      begun = true;
     } while (more());
+  }
+
+  __device__ __forceinline__ void run() {
+    attend_tame();
+    while (more()) {
+      begin_step(tile != first());
+      look();
+      softmax.template exponentials<true, true>(s);
+      end_step();
+    }
     end();
   }
 };

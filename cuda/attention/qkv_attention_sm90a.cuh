@@ -6,8 +6,8 @@
    the product has left.
 
    What a copy has stored is there for copies of other multiprocessors when the storing thread has waited for its end and then released it, 0.5 + 0.75 us; a
-   warp of its own does that, under the attention of the own tile, and tells all blocks how long the longest of its keys is. Who waits for a block's tile is
-   told by a barrier of its own, so that tiles come as they are ready.
+   warp of its own does that, under the attention of the own tile. Who waits for a block's tile is told by a barrier of its own, so that tiles come as they are
+   ready. Two more warps, one for each 64 rows, tell all blocks how long the longest of the keys is, and their own how long the longest query.
 
    att lies where Q would in qkv (rows, 2304): other heads may still be reading h.
 
@@ -48,7 +48,7 @@ struct QkvAttention {
     mbarrier_init(smem.taken(), 1);
     for (int i = 0; i < HEAD_BLOCKS; i++) mbarrier_init(smem.published(i), 1);
     fence_mbarrier_init();
-    mbarrier_expect(smem.measured(), HEAD_BLOCKS * sizeof(float));
+    mbarrier_expect(smem.measured(), (T::KEY_SQUARES + T::ROW_GROUPS) * sizeof(float));
     prefetch_tensor_map(h);
     prefetch_tensor_map(weights);
     prefetch_tensor_map(qkv);
@@ -121,7 +121,7 @@ struct QkvAttention {
     }
   }
 
-  // ---- the warp that hands on the own tile, and the square of its longest key
+  // ---- the warp that hands on the own tile
 
   __device__ __forceinline__ void hand_on(uint32_t from, uint32_t to, uint32_t full, int before) const {
     cluster_copy(cluster_address(to, before), from, 64 * 128, cluster_address(full, before));
@@ -142,16 +142,29 @@ struct QkvAttention {
       bulk_commit();
     }
     __syncwarp();
-    float longest = 0;
-#pragma unroll 1
-    for (int rows = 0; rows < T::KEYS; rows += 16) longest = larger(longest, longest_of_16(smem.k(0) + 128 * rows, lane));
-    if (lane < HEAD_BLOCKS) cluster_store(cluster_address(smem.squares(rank), lane), longest, cluster_address(smem.measured(), lane));
     if (elect_one()) {
       bulk_wait<0>();
       fence_async_global();
     }
     __syncwarp();
     if (lane < HEAD_BLOCKS) cluster_signal_released(cluster_address(smem.published(rank), lane));
+  }
+
+  // ---- the warps that tell all blocks how long a warpgroup's keys are, and the own how long its queries
+
+  __device__ __forceinline__ void measure(int group) const {
+    const int lane = threadIdx.x % 32, rows = 64 * 128 * group;
+    mbarrier_wait_or_fault(smem.turned(group), 0);
+    mbarrier_wait_or_fault(smem.q_full(group), 0);
+    float key = 0, query = 0;
+#pragma unroll 1
+    for (int at = rows; at < rows + 64 * 128; at += 16 * 128) {
+      key = larger(key, longest_of_16(smem.k(0) + at, lane));
+      query = larger(query, longest_of_16(smem.q() + at, lane));
+    }
+    if (lane < HEAD_BLOCKS)
+      cluster_store(cluster_address(smem.squares(T::ROW_GROUPS * rank + group), lane), key, cluster_address(smem.measured(), lane));
+    if (lane == 0) cluster_store(cluster_address(smem.squares(T::KEY_SQUARES + group), rank), query, cluster_address(smem.measured(), rank));
   }
 
   // ---- the warpgroups
@@ -234,9 +247,13 @@ struct QkvAttention {
       }
     } else if (warp == 4 * T::CONSUMERS + 1) {
       publish();
-    } else if (warp == 4 * T::CONSUMERS + 2) {  // tells who casts that W_qkv has been read
-      for (int s = 0; s < S::STAGES; s++) mbarrier_wait_or_fault(smem.drained(s), ALL_DRAINED);
-      if (elect_one()) add_released(args.cast.alarms + ALARMS_QKV_READ, 1);
+    } else {
+      const int group = warp - 4 * T::CONSUMERS - 2;
+      if (group == 0) {  // tells who casts that W_qkv has been read
+        for (int s = 0; s < S::STAGES; s++) mbarrier_wait_or_fault(smem.drained(s), ALL_DRAINED);
+        if (elect_one()) add_released(args.cast.alarms + ALARMS_QKV_READ, 1);
+      }
+      measure(group);
     }
   }
 };

@@ -7,7 +7,8 @@ constexpr int HEAD_BLOCKS = 8;  // of a cluster, which has the rows of a head
 
 struct QkvAttentionTile : AttentionTile<2, 1, 128, 6, false> {
   static constexpr bool OWN_FIRST = true;
-  static constexpr int SQUARES = HEAD_BLOCKS;    // of longest keys, by block
+  // Of the longest keys of each half of a block's tile, and of the own queries by row group; and room to align
+  static constexpr int KEY_SQUARES = 2 * HEAD_BLOCKS, SQUARES = KEY_SQUARES + 4;
   static constexpr bool MASK_EVERY_TILE = true;  // the ragged one may be any
   static_assert(KEYS == ROWS, "a block has one tile of keys");
 };

@@ -64,12 +64,12 @@ struct OnlineSoftmax {
     }
   }
 
-  /* Scores become p, in place. Without REFERENCES these are 0; without SCALE the scores are times SCORE_SCALE. Where rows may have few keys they ROUND: p adds
-     up as the products have it, so that one key has weight 1 whatever its p. */
-  template <bool REFERENCES, bool SCALE, bool ROUND = false>
+  /* Scores FROM to TO - 1 become p, in place. Without REFERENCES these are 0; without SCALE the scores are times SCORE_SCALE. Where rows may have few keys they
+     ROUND: p adds up as the products have it, so that one key has weight 1 whatever its p. */
+  template <bool REFERENCES, bool SCALE, bool ROUND = false, int FROM = 0, int TO = SCORES>
   __device__ __forceinline__ void exponentials(float (&s)[SCORES]) {
 #pragma unroll
-    for (int i = 0; i < SCORES; i++) {
+    for (int i = FROM; i < TO; i++) {
       const int h = (i >> 1) & 1;
       const float difference = REFERENCES ? s[i] - reference[h] : s[i];
       s[i] = exp2_approx(SCALE ? difference * SCORE_SCALE : difference);

@@ -5,6 +5,15 @@
 // PTX ISA 9.0, 9.7.13.1 barrier: `threads` (a multiple of 32) threads of the block meet at barrier `id` (1..15)
 __device__ __forceinline__ void named_barrier_sync(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
 __device__ __forceinline__ void named_barrier_arrive(int id, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+// The same, but not in front of what `sum`, which is not negative, is computed by: ptxas moves code across a barrier that it has no reason to wait for
+__device__ __forceinline__ void named_barrier_arrive_behind(float sum, int id, int threads) {
+  asm volatile(
+      "{\n.reg .pred p;\n"
+      "setp.ne.b32 p, %0, 0x80000001;\n"
+      "@p bar.arrive %1, %2;\n}\n" ::"r"(__float_as_uint(sum)),
+      "r"(id), "r"(threads)
+      : "memory");
+}
 // Whether it is true for all of them
 __device__ __forceinline__ bool named_barrier_all(int id, int threads, bool mine) {
   uint32_t all;

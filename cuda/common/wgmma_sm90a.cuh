@@ -29,6 +29,8 @@ __host__ __device__ constexpr uint64_t wgmma_descriptor(uint32_t leading_bytes, 
          (SWIZZLE == 128 ? 1ull : SWIZZLE == 64 ? 2ull : 3ull) << 62;
 }
 __device__ __forceinline__ uint64_t wgmma_at(uint64_t descriptor, uint32_t address) { return descriptor | (address & 0x3FFFF) >> 4; }
+// With another low word, which is what the address changes
+__device__ __forceinline__ uint64_t wgmma_with_low(uint64_t descriptor, uint32_t low) { return (descriptor & 0xFFFFFFFF00000000ull) | low; }
 // The same tile some bytes further on: an addition that stays in uniform registers, where the address is in one
 __device__ __forceinline__ uint64_t wgmma_further(uint64_t descriptor, uint32_t bytes) {
   return (descriptor & 0xFFFFFFFF00000000ull) | (static_cast<uint32_t>(descriptor) + (bytes >> 4));

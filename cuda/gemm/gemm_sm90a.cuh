@@ -117,13 +117,14 @@ struct GemmProducer {
     int fetched = 0;
     for (; fetched < min(early, S::STAGES) && (fetched < AT_ONCE || pause()); fetched++) load_b(fetched, fetched, tile);
     pdl_wait();
-    pdl_launch();  // only now: a successor that runs may rely on what this kernel's predecessors wrote
 #pragma unroll
     for (int s = 0; s < S::STAGES; s++) {
       load_a(s, s, tile);
       if (s >= fetched) load_b(s, s, tile);
       load_tail(s, s);
-      if (s == 0) epilogue.load();
+      if (s > 0) continue;
+      epilogue.load();
+      pdl_launch();  // only now: a successor that runs may rely on what this kernel's predecessors wrote; and behind the copies that are waited for first
     }
     Ring<S::STAGES> at;
     int k_block = S::STAGES;

@@ -328,7 +328,7 @@ impl Call<'_> {
         if ATTENTION[form].blocks > 1 {
             let seq_len = self.shape.seq_len;
             let groups = ATTENTION[form].groups(seq_len) as u32;
-            let inverse = (1u32 << 31).div_ceil(groups);
+            let inverse = ATTENTION[form].inverse_groups(seq_len);
             let cast = self.cast(launch);
             return Ok(maps.words(
                 &[&[self.att(), pair(seq_len as u32, groups), pair(inverse, 0)][..], &cast, &[self.longest_rows]]

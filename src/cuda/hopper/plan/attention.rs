@@ -58,6 +58,12 @@ impl AttentionForm {
     pub fn groups(&self, seq_len: usize) -> usize {
         if self.tail > 0 { seq_len / 64 } else { seq_len.div_ceil(64) }
     }
+
+    /// By which clusters divide by that (`RowGroups` in cuda/attention/attention_tile_sm90a.cuh).
+    #[must_use]
+    pub fn inverse_groups(&self, seq_len: usize) -> u32 {
+        (1u32 << 31).div_ceil(count(self.groups(seq_len)))
+    }
 }
 
 /// Those that there are for causal attention or not.
