@@ -315,10 +315,12 @@ fn attention_has_few_enough_groups_where_clusters_take_them() {
                 let (form, groups) = (&ATTENTION[form], ATTENTION[form].groups(shape.seq_len));
                 let heads = 12 * shape.batch;
                 assert!(heads * groups * groups < 1 << 31, "{shape:?}");
-                for head in [1, heads / 2, heads] {
-                    let last = head * groups - 1;
-                    let found = (2 * last as u64 * u64::from(form.inverse_groups(shape.seq_len))) >> 32;
-                    assert_eq!(found as usize, head - 1, "{shape:?}, group {last}");
+                let inverse = u64::from(form.inverse_groups(shape.seq_len));
+                for head in [0, heads / 2, heads - 1] {
+                    for group in [head * groups, (head + 1) * groups - 1] {
+                        let found = (2 * group as u64 * inverse) >> 32;
+                        assert_eq!(found as usize, head, "{shape:?}, group {group}");
+                    }
                 }
                 clusters += 1;
             }
