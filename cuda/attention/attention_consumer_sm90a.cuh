@@ -165,12 +165,11 @@ struct AttentionConsumer {
   __device__ __forceinline__ void take_turn() {
     if (T::PING_PONG) named_barrier_sync(1 + group, 256);
   }
+  // The barrier at which the next one waits for its turn
+  __device__ __forceinline__ int other_turn() const { return 1 + (group + 1) % T::CONSUMERS; }
   __device__ __forceinline__ void pass_turn() {
-    if (T::PING_PONG) named_barrier_arrive(1 + (group + 1) % T::CONSUMERS, 256);
+    if (T::PING_PONG) named_barrier_arrive(other_turn(), 256);
   }
-
-  // Under the exponentials, behind those that made this sum
-  __device__ __forceinline__ void pass_turn_behind(float sum) { named_barrier_arrive_behind(sum, 1 + (group + 1) % T::CONSUMERS, 256); }
 
   __device__ __forceinline__ int first() const { return work.tiles - 1 - key_group; }
   __device__ __forceinline__ bool more() const { return tile >= (T::BLOCKS > 1 ? work.first : 0) + T::KEY_GROUPS; }

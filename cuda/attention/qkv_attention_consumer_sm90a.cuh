@@ -1,30 +1,23 @@
 /* A consumer warpgroup of QKV and attention in one kernel. How long the keys of the other blocks are it hears only when it is done with its first tile: to
-   wait for that at the start, as attention by itself does, takes 0.6 to 1.1 us more at 1024 rows (H200). So the first tile's scores are looked at.
+   wait for that at the start, as attention by itself does, took 0.6 to 1.1 us more at 1024 rows (H200). So the first tile's scores are looked at.
 
    A turn is passed on in the midst of the exponentials. One warp's take 12 clocks each beside the other's products, those of two at once 10 (H200): the two
    warpgroups' should overlap, but not wholly, because then both would wait for their products, too. */
 #pragma once
 #include "attention/attention_consumer_sm90a.cuh"
 #include "attention/qkv_attention_tile_sm90a.cuh"
-#include "gemm/longest_rows_sm90a.cuh"
-
-// The largest square of 16 rows of 64 halves, by a warp, two lanes a row
-__device__ __forceinline__ float longest_of_16(uint32_t rows, int lane) {
-  const float half = half_row_squares<64>(rows, lane / 2, lane % 2 * 4);
-  return warp_largest(half + __shfl_xor_sync(~0u, half, 1));
-}
 
 struct QkvAttentionConsumer : AttentionConsumer<QkvAttentionTile> {
   using T = QkvAttentionTile;
-  // Of a thread's 64 exponentials of a tile, so many come before the turn is passed on. 8 to 32 are alike (H200, 1024 rows).
+  // Of a thread's 64 exponentials of a tile, so many come before the turn is passed on; between 8 and 32 the number made no difference (H200, 1024 rows).
   static constexpr int BEFORE_TURN = 20;
-  bool tame;  // whether the warp's scores so far are small
 
   __device__ __forceinline__ QkvAttentionConsumer(const AttentionSmem<T>& smem, const AttentionWork& work, int group, int warp)
       : AttentionConsumer(smem, work, group, warp) {}
 
-  // The first tile's scores are scaled, and if they are not small a reference is subtracted: then they are like a tame tile's for what comes behind.
-  __device__ __forceinline__ void look_at_first() {
+  // The first tile's scores are scaled, and if they are not small a reference is subtracted: then they are like a tame tile's for what comes behind. Returns
+  // whether the warp's are small.
+  __device__ __forceinline__ bool look_at_first() {
     float top[2];
     bool small = true;
     softmax.largest(s, top);
@@ -33,7 +26,7 @@ struct QkvAttentionConsumer : AttentionConsumer<QkvAttentionTile> {
       top[h] = quad_max(top[h]);
       small &= (top[h] >= -P_SHIFT && top[h] <= TAME) || top[h] == -INFINITY;
     }
-    tame = __all_sync(~0u, small);
+    const bool tame = __all_sync(~0u, small);
     float shift[2];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -42,10 +35,12 @@ struct QkvAttentionConsumer : AttentionConsumer<QkvAttentionTile> {
     }
 #pragma unroll
     for (int i = 0; i < T::KEYS / 2; i++) s[i] = fmaf(s[i], SCORE_SCALE, shift[(i >> 1) & 1]);
+    return tame;
   }
 
-  // Behind the first tile, when no product reads Q as it is any more, nor who measures it: whether all of the warpgroup's scores are small
-  __device__ __forceinline__ bool judge() const {
+  // Behind the first tile, when no product reads Q as it is any more, nor who measures it: whether all of the warpgroup's scores are small; `tame`: whether the
+  // warp's of the first tile are
+  __device__ __forceinline__ bool judge(bool tame) const {
     mbarrier_wait_or_fault(smem.measured(), 0);
     const float keys = load_shared(smem.squares(lane() % T::KEY_SQUARES)), queries = load_shared(smem.squares(T::KEY_SQUARES + group));
     return named_barrier_all(1 + T::CONSUMERS + group, 128, tame && queries * keys <= TAME_SQUARES);
@@ -57,10 +52,13 @@ struct QkvAttentionConsumer : AttentionConsumer<QkvAttentionTile> {
     for (int h = 0; h < 2; h++) softmax.reference[h] = softmax.reference_of(h, quad_sum(softmax.sum[h]));
   }
 
+  // Under the exponentials, behind those that made this sum
+  __device__ __forceinline__ void pass_turn_behind(float sum) const { named_barrier_arrive_behind(sum, other_turn(), 256); }
+
   // The first tile, and all others if their scores are small. One piece of code, because code that runs for the first time is cold: 5 to 7 clocks an instruction
   // (H200).
   __device__ __forceinline__ void attend_tame() {
-    bool begun = false;
+    bool begun = false, tame = false;
     do {
       if (begun) {
         begin_step<true>(tile != first());
@@ -69,7 +67,7 @@ struct QkvAttentionConsumer : AttentionConsumer<QkvAttentionTile> {
         begin();
         wgmma_wait<0>();
         mask(first_key(tile));
-        look_at_first();
+        tame = look_at_first();
       }
       softmax.template exponentials<false, false, false, 0, BEFORE_TURN>(s);
       if (begun) pass_turn_behind(softmax.sum[0]);
@@ -80,7 +78,7 @@ struct QkvAttentionConsumer : AttentionConsumer<QkvAttentionTile> {
       if (begun) {
         release(emptied);
       } else {
-        if (!judge()) return grow_wild();
+        if (!judge(tame)) return grow_wild();
         scale_rows();
         meet_scaled();
         begun = true;

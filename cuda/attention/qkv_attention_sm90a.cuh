@@ -18,12 +18,19 @@
 #include "attention/qkv_attention_consumer_sm90a.cuh"
 #include "cast/cast_sm90a.cuh"
 #include "common/cluster_sm90a.cuh"
+#include "gemm/longest_rows_sm90a.cuh"
 
 struct QkvAttentionArgs {
   const float* bias;  // (2304)
   int seq_len, working;  // blocks that do not cast
   CastArgs cast;
 };
+
+// The largest square of 16 rows of 64 halves, by a warp, two lanes a row
+__device__ __forceinline__ float longest_of_16(uint32_t rows, int lane) {
+  const float half = half_row_squares<64>(rows, lane / 2, lane % 2 * 4);
+  return warp_largest(half + __shfl_xor_sync(~0u, half, 1));
+}
 
 struct QkvAttention {
   using T = QkvAttentionTile;

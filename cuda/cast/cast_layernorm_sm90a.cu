@@ -1,7 +1,7 @@
 /* The first kernel of the chain, in two forms: h(filled, 768) fp16 = LayerNorm(x; gamma1, beta1), and statistics = EMPTY (rows x tiles words, through which
    the blocks of the attention projection speak).
    cast_layernorm, from the caller's weights: also packed fp16 = part of the weights, vectors = the small parameters.
-   layernorm, for a prepared block: instead of statistics facts of each row, for an attention projection whose blocks do without them.
+   layernorm, for a prepared block: where the attention projection's blocks do without statistics, facts of each row instead.
 
    grid: last - first cast blocks (one chunk each), ceil(filled / 8) LayerNorm blocks, 10 blocks for the rest; of layernorm the second alone. 256 threads.
    Limiter: L2 at 1024 rows (7.1 MB of W_qkv, 3.1 MB of x, all requested at once; cold, device memory), the launch itself for few rows.

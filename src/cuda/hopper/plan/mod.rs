@@ -44,8 +44,9 @@ pub const DIRECT_ROWS: usize = 128;
 #[allow(missing_docs, reason = "see above")]
 pub const DIRECT_FC_ROWS: usize = 256;
 
-/// A compiled kernel. `CastLayernorm` is the first of a call from the caller's weights, `Layernorm` of a prepared block's; `Apart` is the attention projection for weights that LN2 is folded into, whose blocks do not wait for each other, `FcScaled` FC
-/// behind it; `QkvAttention` is QKV and attention in one.
+/// A compiled kernel. `CastLayernorm` is the first of a call from the caller's weights, `Layernorm` of a prepared block's; `Apart` is the attention
+/// projection for weights that LN2 is folded into, whose blocks do not wait for each other, `FcScaled` FC behind it; `QkvAttention` is QKV and attention
+/// in one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "named after cuda/")]
 pub enum Kernel {
