@@ -162,7 +162,7 @@ fn hopper_tiles(nvcc: &Path) {
                 let epilogue = match kind {
                     "_direct" => epilogue.replace("Half", "TileHalf").replace("Exchange", "Split"),
                     "_apart" => epilogue.replace("Norm", "Apart"),
-                    "_scaled" => epilogue.replace("true", "true, true"),
+                    "_scaled" => epilogue.replace("true", "true, UNSCALED"),
                     _ => epilogue.to_owned(),
                 };
                 let shape = if kind == "_direct" { "DirectShape" } else { "GemmShape" };
@@ -180,7 +180,8 @@ fn hopper_tiles(nvcc: &Path) {
                     _ => direct::product_in(gemm, number, tile.m),
                 };
                 equal.push((format!("tile{number}::Memory::TOTAL"), shared as usize));
-                equal.push((format!("tile{number}::Shape::THREADS"), threads as usize));
+                let helper = if kind == "_scaled" { " + 32" } else { "" };
+                equal.push((format!("tile{number}::Shape::THREADS{helper}"), threads as usize));
                 if tile.tail > 0 {
                     equal.push((format!("tile{number}::Shape::TAIL_COLUMNS"), tile.tail_columns()));
                 }

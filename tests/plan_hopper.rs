@@ -5,7 +5,7 @@ use solve::cuda::exact;
 use solve::cuda::hopper::plan::{
     ATTENTION, ATTENTION_PROJ, CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, Chip, DIRECT_FC_ROWS, DIRECT_ROWS, FEW, FEW_ROWS,
     FewWeights, Gemm, Kernel, Launch, attention_forms, direct, forward, prepare, product, qkv_attention,
-    qkv_makes_room,
+    qkv_makes_room, shared_bytes,
 };
 use solve::precision::SolvePrecision;
 
@@ -206,6 +206,15 @@ fn every_row_is_computed() {
                 }
                 Kernel::Few { .. } | Kernel::FewPrepare | Kernel::TransposeQkv | Kernel::FoldLayernorm2 => {}
             }
+        }
+    }
+}
+
+#[test]
+fn a_launch_asks_for_the_shared_memory_that_its_kernel_was_given() {
+    for (_, shape, plan) in plans() {
+        for launch in plan {
+            assert_eq!(launch.shared, shared_bytes(launch.kernel), "{shape:?}: {launch:?}");
         }
     }
 }

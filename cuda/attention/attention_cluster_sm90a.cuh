@@ -45,22 +45,21 @@ __device__ __forceinline__ void exchange_and_store(const AttentionConsumer<T>& c
   const int half = blockIdx.x % 2, lane = c.lane(), thread = 32 * c.warp + lane;
   const uint32_t part = c.smem.partial(c.group), mine = part + 16 * thread, statistics = part + 8192 + 8 * thread;
   const auto& softmax = c.softmax;
-  const float sums[2] = {quad_sum(softmax.sum[0]), quad_sum(softmax.sum[1])};
-  const float references[2] = {softmax.reference_of(0, sums[0]), softmax.reference_of(1, sums[1])};
+  const float references[2] = {softmax.reference_of(0, c.sums[0]), softmax.reference_of(1, c.sums[1])};
   cluster_wait();  // the other block has its barriers
   const uint32_t there = cluster_address(mine, half ^ 1), barrier = cluster_address(c.smem.received(c.group), half ^ 1);
-  cluster_store_2(cluster_address(statistics, half ^ 1), half ? references[0] : references[1], half ? sums[0] : sums[1], barrier);
+  cluster_store_2(cluster_address(statistics, half ^ 1), half ? references[0] : references[1], half ? c.sums[0] : c.sums[1], barrier);
 #pragma unroll
   for (int i = 0; i < 4; i++) {
     const float* o = c.o + 8 * i;
     cluster_store_4(there + 2048 * i, half ? make_float4(o[0], o[1], o[4], o[5]) : make_float4(o[2], o[3], o[6], o[7]), barrier);
   }
-  const float reference = half ? references[1] : references[0], sum = half ? sums[1] : sums[0];
+  const float reference = half ? references[1] : references[0], sum = half ? c.sums[1] : c.sums[0];
   mbarrier_wait_or_fault(c.smem.received(c.group), 0);
   const float2 other = load_shared_2(statistics);
   const float top = fmaxf(reference, other.x);
   const float weight = exp2_approx((reference - top) * SCORE_SCALE), other_weight = exp2_approx((other.x - top) * SCORE_SCALE);
-  const float scale = __frcp_rn(weight * sum + other_weight * other.y);
+  const float scale = reciprocal(weight * sum + other_weight * other.y);
   uint32_t packed[8];
 #pragma unroll
   for (int i = 0; i < 4; i++) {

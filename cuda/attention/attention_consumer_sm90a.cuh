@@ -33,6 +33,7 @@ struct AttentionConsumer {
   int emptied;                // the stage that is free when the products on their way have ended
   int tile;                   // of keys, the last one of which there are scores
   bool ready = false;         // whether the next step's tiles are there; else not known
+  float sums[2];              // of rows, when it is done
 
   __device__ __forceinline__ AttentionConsumer(const AttentionSmem<T>& smem, const AttentionWork& work, int group, int warp)
       : smem(smem), work(work), group(group), warp(warp), row_group(T::KEY_GROUPS > 1 ? 0 : group), key_group(T::KEY_GROUPS > 1 ? group : 0),
@@ -218,6 +219,8 @@ struct AttentionConsumer {
     if (T::PING_PONG && group == 0) take_turn();
     mbarrier_wait_or_fault(smem.v_full(now.stage), now.parity);
     issue_output(now.stage, tile != first());
+#pragma unroll
+    for (int h = 0; h < 2; h++) sums[h] = quad_sum(softmax.sum[h]);
     wgmma_wait<0>();
   }
 

@@ -27,12 +27,12 @@ __device__ __forceinline__ void store_rows(const AttentionConsumer<T>& c, const 
 
 template <class T>
 __device__ __forceinline__ void store_output(const AttentionConsumer<T>& c, const CUtensorMap* att) {
-  const float scale[2] = {__frcp_rn(quad_sum(c.softmax.sum[0])), __frcp_rn(quad_sum(c.softmax.sum[1]))};
+  const float scale[2] = {reciprocal(c.sums[0]), reciprocal(c.sums[1])};
 #pragma unroll
   for (int i = 0; i < 4; i++) stage_columns(c, i, c.o + 8 * i, scale);
   fence_async_shared();
   named_barrier_sync(1 + T::CONSUMERS + c.group, 128);
-  if (c.warp == 0 && c.lane() == 0) store_rows(c, att);
+  if (c.warp == 0 && elect_one()) store_rows(c, att);
 }
 
 // Each key group leaves its part, then finishes 64 / KEY_GROUPS columns of the sum.
@@ -43,9 +43,8 @@ __device__ __forceinline__ void combine_and_store_output(const AttentionConsumer
 #pragma unroll
   for (int i = 0; i < 8; i++)
     store_shared_4(c.smem.partial(c.group) + i * 2048 + mine, make_float4(c.o[4 * i], c.o[4 * i + 1], c.o[4 * i + 2], c.o[4 * i + 3]));
-  const float sums[2] = {quad_sum(c.softmax.sum[0]), quad_sum(c.softmax.sum[1])};
   store_shared_4(c.smem.partial(c.group) + 16384 + mine,
-                 make_float4(c.softmax.reference_of(0, sums[0]), c.softmax.reference_of(1, sums[1]), sums[0], sums[1]));
+                 make_float4(c.softmax.reference_of(0, c.sums[0]), c.softmax.reference_of(1, c.sums[1]), c.sums[0], c.sums[1]));
   named_barrier_sync(1 + T::CONSUMERS, 128 * T::CONSUMERS);
 
   float4 part[T::KEY_GROUPS];
@@ -72,10 +71,10 @@ __device__ __forceinline__ void combine_and_store_output(const AttentionConsumer
       v[i + 3] += weight1 * from.w;
     }
   }
-  const float scale[2] = {__frcp_rn(total[0]), __frcp_rn(total[1])};
+  const float scale[2] = {reciprocal(total[0]), reciprocal(total[1])};
 #pragma unroll
   for (int i = 0; i < SHARE; i += 8) stage_columns(c, (c.group * SHARE + i) / 8, v + i, scale);
   fence_async_shared();
   named_barrier_sync(1 + T::CONSUMERS, 128 * T::CONSUMERS);
-  if (c.group == 0 && c.warp == 0 && c.lane() == 0) store_rows(c, att);
+  if (c.group == 0 && c.warp == 0 && elect_one()) store_rows(c, att);
 }

@@ -108,7 +108,7 @@ __device__ __forceinline__ void store_tail(const AttentionSmem<T>& smem, const f
       v[4 * i + 3] += weight * from.w;
     }
   }
-  const float scale = __frcp_rn(total);
+  const float scale = reciprocal(total);
   uint4 packed;
   packed.x = pack_half2(v[0] * scale, v[1] * scale);
   packed.y = pack_half2(v[2] * scale, v[3] * scale);

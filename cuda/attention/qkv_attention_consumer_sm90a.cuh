@@ -15,6 +15,13 @@ struct QkvAttentionConsumer : AttentionConsumer<QkvAttentionTile> {
   __device__ __forceinline__ QkvAttentionConsumer(const AttentionSmem<T>& smem, const AttentionWork& work, int group, int warp)
       : AttentionConsumer(smem, work, group, warp) {}
 
+  // The own tile's scores; the block has met since it was there
+  __device__ __forceinline__ void begin_own() {
+    issue_scores(0);
+    next = after(now);
+    if (group == T::CONSUMERS - 1) pass_turn();
+  }
+
   // The first tile's scores are scaled, and if they are not small a reference is subtracted: then they are like a tame tile's for what comes behind. Returns
   // whether the warp's are small.
   __device__ __forceinline__ bool look_at_first() {
@@ -63,8 +70,7 @@ struct QkvAttentionConsumer : AttentionConsumer<QkvAttentionTile> {
       if (begun) {
         begin_step<true>(tile != first());
       } else {
-        load_q();
-        begin();
+        begin_own();
         wgmma_wait<0>();
         mask(first_key(tile));
         tame = look_at_first();

@@ -21,15 +21,14 @@
 #include "gemm/longest_rows_sm90a.cuh"
 
 struct QkvAttentionArgs {
-  const float* bias;  // (2304)
   int seq_len, working;  // blocks that do not cast
   CastArgs cast;
 };
 
-// The largest square of 16 rows of 64 halves, by a warp, two lanes a row
-__device__ __forceinline__ float longest_of_16(uint32_t rows, int lane) {
+// The squares of 16 rows of 64 halves, by a warp: each is two lanes'
+__device__ __forceinline__ float squares_of_16(uint32_t rows, int lane) {
   const float half = half_row_squares<64>(rows, lane / 2, lane % 2 * 4);
-  return warp_largest(half + __shfl_xor_sync(~0u, half, 1));
+  return half + __shfl_xor_sync(~0u, half, 1);
 }
 
 struct QkvAttention {
@@ -49,7 +48,6 @@ struct QkvAttention {
       mbarrier_init(smem.full(s), 1);
       mbarrier_init(smem.drained(s), S::WARPGROUPS);
     }
-    mbarrier_init(smem.bias_full(), 1);
     for (int g = 0; g < T::ROW_GROUPS; g++) mbarrier_init(smem.turned(g), 4);  // by warp
     mbarrier_init(smem.wanted(), 1);
     mbarrier_init(smem.taken(), 1);
@@ -74,16 +72,10 @@ struct QkvAttention {
   __device__ __forceinline__ void multiply() const {
 #pragma unroll
     for (int s = 0; s < S::STAGES; s++) mbarrier_expect(smem.full(s), S::STAGE_BYTES);
-    mbarrier_expect(smem.bias_full(), QkvAttentionSmem::BIAS_BYTES);
     pdl_wait();
     pdl_launch();
 #pragma unroll
-    for (int s = 0; s < S::STAGES; s++) {
-      load_stage(s, s);
-      if (s > 0) continue;
-#pragma unroll
-      for (int m = 0; m < 3; m++) bulk_load(smem.biases() + 4 * HEAD_DIM * m, args.bias + column(m), 4 * HEAD_DIM, smem.bias_full());
-    }
+    for (int s = 0; s < S::STAGES; s++) load_stage(s, s);
     Ring<S::STAGES> at;
     for (int k_block = S::STAGES; k_block < S::K_BLOCKS; k_block++, at.advance()) {
       mbarrier_wait_or_fault(smem.drained(at.stage), at.parity);
@@ -166,9 +158,11 @@ struct QkvAttention {
     float key = 0, query = 0;
 #pragma unroll 1
     for (int at = rows; at < rows + 64 * 128; at += 16 * 128) {
-      key = larger(key, longest_of_16(smem.k(0) + at, lane));
-      query = larger(query, longest_of_16(smem.q() + at, lane));
+      key = larger(key, squares_of_16(smem.k(0) + at, lane));
+      query = larger(query, squares_of_16(smem.q() + at, lane));
     }
+    key = warp_largest(key);
+    query = warp_largest(query);
     if (lane < HEAD_BLOCKS)
       cluster_store(cluster_address(smem.squares(T::ROW_GROUPS * rank + group), lane), key, cluster_address(smem.measured(), lane));
     if (lane == 0) cluster_store(cluster_address(smem.squares(T::KEY_SQUARES + group), rank), query, cluster_address(smem.measured(), rank));
@@ -176,8 +170,8 @@ struct QkvAttention {
 
   // ---- the warpgroups
 
-  // Accumulators and biases become rows of K, V and Q. K and V first, for which others wait.
-  __device__ __forceinline__ void turn(const float (&d)[S::BN / 2], const float2 (&bias)[S::BN / 8], int group, int warp) const {
+  // Accumulators become rows of K, V and Q. K and V first, for which others wait.
+  __device__ __forceinline__ void turn(const float (&d)[S::BN / 2], int group, int warp) const {
     const int lane = threadIdx.x % 32, row = 64 * group + 16 * warp + lane % 16;
     const uint32_t places[3] = {smem.q(), smem.k(0), smem.v(0)};
 #pragma unroll
@@ -189,9 +183,8 @@ struct QkvAttention {
 #pragma unroll
         for (int u = 0; u < 2; u++) {
           const float* x = d + 4 * (8 * matrix + c + u);
-          const float2 b = bias[8 * matrix + c + u];
-          packed[2 * u] = pack_half2(x[0] + b.x, x[1] + b.y);
-          packed[2 * u + 1] = pack_half2(x[2] + b.x, x[3] + b.y);
+          packed[2 * u] = pack_half2(x[0], x[1]);
+          packed[2 * u + 1] = pack_half2(x[2], x[3]);
         }
         stmatrix_x4(places[matrix] + swizzle_128(row, c + lane / 16), packed[0], packed[1], packed[2], packed[3]);
       }
@@ -204,24 +197,16 @@ struct QkvAttention {
 
   __device__ __forceinline__ void project(int group, int warp) const {
     float d[S::BN / 2], none[1];
-    float2 bias[S::BN / 8];
-    const auto under_last = [&] {
-      mbarrier_wait_or_fault(smem.bias_full(), 0);
+    // The sums begin with the caller's biases, which need no wait.
+    const float* biases = args.cast.weights + B_QKV + threadIdx.x % 4 * 2;
 #pragma unroll
-      for (int i = 0; i < S::BN / 8; i++) bias[i] = load_shared_2(smem.biases() + threadIdx.x % 4 * 8 + 32 * i);
-    };
+    for (int m = 0; m < 3; m++) begin_with_input<HEAD_DIM / 8>(biases + column(m), d + HEAD_DIM / 2 * m);
     Ring<S::STAGES> at;
-    multiply_tile<S, false>(d, none, 0, at, smem.ring(), smem.full(0), smem.drained(0), group, [](int) {}, under_last);
-    turn(d, bias, group, warp);
+    multiply_tile<S, false, true>(d, none, 0, at, smem.ring(), smem.full(0), smem.drained(0), group, [](int) {});
+    turn(d, group, warp);
   }
 
   __device__ __forceinline__ void consume(int group, int warp) const {
-    project(group, warp);
-    named_barrier_sync(TURNED_BARRIER, 128 * T::CONSUMERS);
-    if (warp == 0 && elect_one()) {
-      mbarrier_arrive(smem.q_full(group));
-      mbarrier_arrive(group == 0 ? smem.k_full(0) : smem.v_full(0));
-    }
     AttentionWork work;
     work.head = head;
     work.sequence = work.first = work.stream = 0;
@@ -231,6 +216,12 @@ struct QkvAttention {
     work.streams = 1;
     const QkvAttentionSmem same = {{__shfl_sync(~0u, smem.base, 0)}};  // in a way that ptxas knows to be so for all lanes, see uniform_warp()
     QkvAttentionConsumer consumer(same, work, group, warp);
+    project(group, warp);
+    named_barrier_sync(TURNED_BARRIER, 128 * T::CONSUMERS);
+    if (warp == 0 && elect_one()) {
+      mbarrier_arrive(smem.q_full(group));
+      mbarrier_arrive(group == 0 ? smem.k_full(0) : smem.v_full(0));
+    }
     consumer.run();
     store_output(consumer, qkv);
   }

@@ -10,7 +10,14 @@ __device__ __forceinline__ void copy_async_4(uint32_t to, const void* from) {
 }
 __device__ __forceinline__ void copy_async_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// A load that stays where it is written: moved up across the accumulators' last use, a batch of them would spill
+// Loads that stay where they are written: of what nobody writes while kernels run, in front of a wait
+__device__ __forceinline__ float load_input(const float* p) {
+  float v;
+  asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(v) : "l"(p));
+  return v;
+}
+
+// And behind the accumulators' last use: moved up across it, a batch of them would spill
 __device__ __forceinline__ float4 load_here_4(const float* p) {
   float4 v;
   asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(p));

@@ -16,11 +16,10 @@ struct ApartArgs {
 };
 
 template <class S>
-struct ApartEpilogue {
+struct ApartEpilogue : GemmEpilogue {
   using Boxes = ResidualBoxes<S>;
   static constexpr Prepared PREPARED = Boxes::PREPARED;
-  static constexpr int FETCH_AT = NEVER;
-  static constexpr int CLUSTER_PHASES = 0;
+  static constexpr bool BEGINS = true;
   static constexpr int BOXES = Boxes::COUNT;
   static constexpr bool OWN_BOXES = S::BM * S::BN < 128 * 192;  // of h; where there is no room, h reuses those of x1
   static constexpr int STAGING = Boxes::BYTES + (OWN_BOXES ? Boxes::BYTES / 2 : 0);
@@ -56,9 +55,13 @@ struct ApartEpilogue {
     if (lane < 8) copy_async_16(facts_at + 16 * lane, args.facts + row + 2 * lane);
   }
 
+  __device__ void begin(float (&d)[S::BN / 2], int n) const {
+    mbarrier_wait_or_fault(bias_full, 0);
+    begin_with<S::BN / 8>(bias_at + (n + threadIdx.x % 4 * 2) * 4, d);
+  }
+
   __device__ void finish(float (&d)[S::BN / 2], int row, int n) {
     const int lane = threadIdx.x % 32;
-    mbarrier_wait(bias_full, 0);
     copy_async_wait();
     __syncwarp();
     float2 facts[2];  // centre and scale of rows lane / 4 and lane / 4 + 8
@@ -68,7 +71,7 @@ struct ApartEpilogue {
 #pragma unroll
     for (int box = 0; box < BOXES; box++) {
       float* v = d + 16 * box;
-      add_residual(v, box, n);
+      add_residual(v, box);
 #pragma unroll
       for (int i = 0; i < 16; i++) {
         const int u = i / 2 % 2;
@@ -107,22 +110,19 @@ struct ApartEpilogue {
   }
 
   // All loads of a box come before its first store: one behind a store would wait for it.
-  __device__ void add_residual(float* v, int box, int n) const {
-    const uint32_t biases = bias_at + (n + 32 * box + threadIdx.x % 4 * 2) * 4;
-    float2 b[4], e[4][2];
+  __device__ void add_residual(float* v, int box) const {
+    float2 e[4][2];
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-      b[i] = load_shared_2(biases + 32 * i);
+    for (int i = 0; i < 4; i++)
 #pragma unroll
       for (int u = 0; u < 2; u++) e[i][u] = load_shared_2(boxes.place(4 * box + i) + 1024 * u);
-    }
 #pragma unroll
     for (int i = 0; i < 4; i++)
 #pragma unroll
       for (int u = 0; u < 2; u++) {
         float* to = v + 4 * i + 2 * u;
-        to[0] += b[i].x + e[i][u].x;
-        to[1] += b[i].y + e[i][u].y;
+        to[0] += e[i][u].x;
+        to[1] += e[i][u].y;
         store_shared_2(boxes.place(4 * box + i) + 1024 * u, to[0], to[1]);
       }
   }

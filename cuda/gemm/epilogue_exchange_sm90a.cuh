@@ -9,9 +9,8 @@
 #include "gemm/gemm_sm90a.cuh"
 
 template <class S>
-struct ExchangeEpilogue {
+struct ExchangeEpilogue : GemmEpilogue {
   static constexpr Prepared PREPARED = BEFORE_PRODUCTS;
-  static constexpr int FETCH_AT = NEVER;
   static constexpr int CLUSTER_PHASES = 2;
   static_assert(S::SPLITS == 2 || S::SPLITS == 4, "two or four parts of K");
   static constexpr int W = S::BN / S::SPLITS, PEERS = S::SPLITS - 1;

@@ -1,4 +1,5 @@
-/* out(rows, N) fp16 = act(C + bias), act = identity or tanh GELU; or act(factor C + bias), with a factor for each row.
+/* out(rows, N) fp16 = act(C + bias), act = identity or tanh GELU; or act(factor C + bias), with a factor for each row, which a warp of its own finds out
+   while the others multiply.
    A warp turns its 16 x BN accumulators into swizzled 16-row boxes in shared memory and stores them with the copy engine,
    which drops rows past the end; each as soon as it is there, because an SM writes but 16 bytes a clock, and the next kernel
    waits for the last of them. Boxes have memory of their own, so that the ring already fills for the next tile. */
@@ -18,31 +19,37 @@ __device__ __forceinline__ float gelu_tanh(float x) {
   return fmaf(half, t, half);
 }
 
-template <class S, bool GELU, bool SCALES = false, bool LONGEST = false>
-struct HalfEpilogue {
-  static constexpr int CLUSTER_PHASES = 0;
+// What finish() gets: C + bias, or C to which it adds the biases, or C that it scales first
+enum Sums { WITH_BIAS, WITHOUT_BIAS, UNSCALED };
+
+template <class S, bool GELU, Sums SUMS = WITH_BIAS, bool LONGEST = false>
+struct HalfEpilogue : GemmEpilogue {
+  static constexpr bool BEGINS = SUMS == WITH_BIAS, HELPED = SUMS == UNSCALED;
   static constexpr int COLUMNS = S::BN % 64 == 0 || S::TRANSPOSED ? 64 : 32;  // of a box
   static constexpr int BOX_BYTES = 16 * COLUMNS * 2;
   static constexpr int BOXES = S::BN / COLUMNS;
   static constexpr int REST = S::BN % COLUMNS;  // columns of the narrow box of a transposed tile
-  // Boxes whose biases are fetched at once, where there are registers for them: one behind a store would wait for it, and both for wgmma's traffic. All of
-  // them come under the last products then.
-  static constexpr int AHEAD = S::BN <= (S::TAIL ? 144 : 192) && S::WARPGROUPS < 3 ? BOXES : 1;
-  static constexpr Prepared PREPARED = AHEAD == BOXES && S::N > S::BN ? UNDER_LAST_PRODUCTS : BEFORE_PRODUCTS;
-  // So late that the boxes of the tile before have left, so early that it is there in time: three k-blocks are 0.7 us
-  static constexpr int FETCH_AT = SCALES ? S::K_BLOCKS - (S::DEPTH == 128 ? 2 : 4) : NEVER;
+  // Biases that are not in the sums: all boxes' are fetched at once where there are registers for them, because one behind a store would wait for it; and
+  // before the products where they are scaled.
+  static constexpr int AHEAD = BEGINS ? 0 : S::BN <= 192 ? BOXES : 1;
+  static constexpr bool HOLDS_BIASES = HELPED && AHEAD == BOXES;
+  static constexpr Prepared PREPARED = BEFORE_PRODUCTS;
   static constexpr int RESTS = 4 * S::WARPGROUPS * BOXES * BOX_BYTES, STAGING = RESTS + 4 * S::WARPGROUPS * 32 * REST;
   static constexpr bool OWN_BIASES = S::TAIL && !S::TRANSPOSED;  // one tile's, as there is no room for the others
   static constexpr int BIASES = OWN_BIASES ? S::BN : S::N;
-  static constexpr int SHARED_BYTES = STAGING + (BIASES + S::BN - 1) / S::BN * S::BN * 4;  // biases past the edge are nothing, but read
+  static constexpr int FACTORS = STAGING + (BIASES + S::BN - 1) / S::BN * S::BN * 4;  // biases past the edge are nothing, but read
+  static constexpr int SHARED_BYTES = FACTORS + (HELPED ? 4 * S::BM : 0);
+  static constexpr int TAKEN_BARRIER = 5, FOUND_BARRIER = 6;  // of the factors; and one more for those of the second warpgroup
+  static_assert(!HELPED || S::WARPGROUPS <= 2);
+  static_assert(BEGINS || REST == 0);
 
   const CUtensorMap *out, *rest_out;
   const float* bias;  // (N), or a tile's
-  uint32_t staging, rest, bias_at, bias_full;
+  uint32_t staging, rest, bias_at, bias_full, factors;
   RowScaling scaling = {nullptr, nullptr, 0};
-  float factor[2] = {1.f, 1.f};  // of rows lane / 4 and lane / 4 + 8
+  bool callers = false;  // the biases are the caller's, aligned to 4 bytes
   bool first = true;
-  float2 v[AHEAD * COLUMNS / 8], w[REST / 8 + 1];  // biases
+  float2 v[AHEAD * COLUMNS / 8 + 1];  // biases
   TailSums<S> tail;
   const LongestRows* longest;  // an argument of the kernel, so that it takes no registers
   __half* tail_out;  // (tail_end, N)
@@ -53,6 +60,7 @@ struct HalfEpilogue {
     staging = memory + threadIdx.x / 32 * (BOXES * BOX_BYTES);
     rest = memory + RESTS + threadIdx.x / 32 * (32 * REST);
     bias_at = memory + STAGING;
+    factors = memory + FACTORS;
     bias_full = barriers;
   }
   __device__ void init() const {
@@ -61,6 +69,7 @@ struct HalfEpilogue {
     mbarrier_init(bias_full, 1);
   }
   __device__ void load() const {
+    if (callers) return;
     mbarrier_expect(bias_full, BIASES * 4);
     bulk_load(bias_at, bias, BIASES * 4, bias_full);
   }
@@ -69,54 +78,63 @@ struct HalfEpilogue {
   static __device__ int narrow(int n) { return S::N_TILES * BOXES * COLUMNS + n / S::BN * REST; }
 
   __device__ void prepare(int, int n) {
-    if (PREPARED == UNDER_LAST_PRODUCTS) fetch_biases(n);
+    if (HOLDS_BIASES) fetch_biases(n, 0);
   }
-  // Into the boxes
-  __device__ void fetch(int row) const {
-    static_assert(!SCALES || BOXES * BOX_BYTES >= RowFactors::BYTES, "room for what the factors come from");
-    pdl_wait();
-    if (elect_one()) bulk_wait_read<0>();
-    __syncwarp();
-    RowFactors::fetch(scaling, staging, row);
+  __device__ void begin(float (&d)[S::BN / 2], int n) const {
+    if (callers) return begin_with_input<S::BN / 8>(bias + n + threadIdx.x % 4 * 2, d);
+    mbarrier_wait_or_fault(bias_full, 0);
+    begin_with<BOXES * COLUMNS / 8>(biases(OWN_BIASES ? 0 : wide(n)), d);
+    begin_with<REST / 8>(biases(narrow(n)), d + 4 * BOXES * (COLUMNS / 8));
   }
-  __device__ void fetch_biases(int n) {
+  // The lane's first pair of those from a column on
+  __device__ uint32_t biases(int column) const { return bias_at + (column + threadIdx.x % 4 * 2) * 4; }
+  __device__ void fetch_biases(int n, int box) {
     mbarrier_wait_or_fault(bias_full, 0);  // a trap here would make ptxas wait for the products first (C7517)
-    if (SCALES) {
-      copy_async_wait();
-      __syncwarp();
-      RowFactors::read(scaling, staging, factor);
-    }
-    const uint32_t biases = bias_at + (threadIdx.x % 4) * 8;
 #pragma unroll
-    for (int i = 0; i < REST / 8; i++) w[i] = load_shared_2(biases + (narrow(n) + 8 * i) * 4);
+    for (int i = 0; i < AHEAD * COLUMNS / 8; i++) v[i] = load_shared_2(biases(n + box * COLUMNS + 8 * i));
+  }
+
+  __device__ void help(int row) const {
+    const int lane = threadIdx.x % 32;
+    float factor[S::BM / 32];
 #pragma unroll
-    for (int i = 0; i < AHEAD * COLUMNS / 8; i++) v[i] = load_shared_2(biases + ((OWN_BIASES ? 0 : wide(n)) + 8 * i) * 4);
+    for (int i = 0; i < S::BM / 32; i++) factor[i] = row_factor(scaling, row + 32 * i + lane);
+#pragma unroll
+    for (int i = 0; i < S::BM / 32; i++) store_shared(factors + (32 * i + lane) * 4, factor[i]);
+    for (int g = 0; g < S::WARPGROUPS; g++) named_barrier_arrive(FOUND_BARRIER + g, 160);
+    named_barrier_sync(TAKEN_BARRIER, 128 * S::WARPGROUPS + 32);
+  }
+  __device__ void take_factors(float (&factor)[2]) const {
+    named_barrier_sync(FOUND_BARRIER + threadIdx.x / 128, 160);
+#pragma unroll
+    for (int u = 0; u < 2; u++) factor[u] = load_shared(factors + (threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + 8 * u) * 4);
+    named_barrier_arrive(TAKEN_BARRIER, 128 * S::WARPGROUPS + 32);
   }
 
   __device__ void finish(float (&d)[S::BN / 2], int row, int n) {
     const int lane = threadIdx.x % 32, r = lane % 16;
-    if (PREPARED != UNDER_LAST_PRODUCTS) fetch_biases(n);
-    if (!first && elect_one()) bulk_wait_read<0>();
-    if (!first || SCALES) __syncwarp();  // also, the factors have been read out of the boxes
+    float factor[2];  // of rows lane / 4 and lane / 4 + 8
+    if (HELPED) take_factors(factor);
+    if (!BEGINS && !HOLDS_BIASES) fetch_biases(n, 0);
+    if (!first) {
+      if (elect_one()) bulk_wait_read<0>();
+      __syncwarp();
+    }
     first = false;
 #pragma unroll
     for (int box = 0; box < BOXES; box++) {
       const uint32_t to = staging + box * BOX_BYTES;
-      if (AHEAD < BOXES && box > 0) {
-#pragma unroll
-        for (int i = 0; i < AHEAD * COLUMNS / 8; i++)
-          v[i] = load_shared_2(bias_at + (threadIdx.x % 4) * 8 + ((OWN_BIASES ? 0 : wide(n)) + box * COLUMNS + 8 * i) * 4);
-      }
+      if (!BEGINS && AHEAD < BOXES && box > 0) fetch_biases(n, box);
 #pragma unroll
       for (int i = 0; i < COLUMNS / 8; i += 2) {  // two groups of 8 columns make one stmatrix
         const uint32_t chunk = i + lane / 16;
-        const float2* b = v + box % AHEAD * (COLUMNS / 8) + i;
+        const float2* b = BEGINS ? nullptr : v + box % max(AHEAD, 1) * (COLUMNS / 8) + i;
         turn(factor, d + 4 * (box * (COLUMNS / 8) + i), b, to + (COLUMNS == 64 ? swizzle_128(r, chunk) : swizzle_64(r, chunk)));
       }
       store(out, to, wide(n) + box * COLUMNS, row);
     }
     if constexpr (REST > 0) {
-      turn(factor, d + 4 * BOXES * (COLUMNS / 8), w, rest + r * 32 + lane / 16 * 16);
+      turn(factor, d + 4 * BOXES * (COLUMNS / 8), nullptr, rest + r * 32 + lane / 16 * 16);
       store(rest_out, rest, narrow(n), row);
     }
     if (elect_one()) bulk_commit();
@@ -153,11 +171,11 @@ struct HalfEpilogue {
 #pragma unroll
     for (int u = 0; u < 2; u++) {
       const float* c = d + 4 * u;
-      const float2 b = bias[u];
-      float x[4] = {c[0] + b.x, c[1] + b.y, c[2] + b.x, c[3] + b.y};
-      if (SCALES) {
-        x[0] = fmaf(c[0], factor[0], b.x), x[1] = fmaf(c[1], factor[0], b.y);
-        x[2] = fmaf(c[2], factor[1], b.x), x[3] = fmaf(c[3], factor[1], b.y);
+      float x[4] = {c[0], c[1], c[2], c[3]};
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        if (SUMS == WITHOUT_BIAS) x[i] += i % 2 == 0 ? bias[u].x : bias[u].y;
+        if (SUMS == UNSCALED) x[i] = fmaf(x[i], factor[i / 2], i % 2 == 0 ? bias[u].x : bias[u].y);
       }
       if (GELU)
         for (float& e : x) e = gelu_tanh(e);

@@ -19,11 +19,10 @@ struct NormArgs {
 };
 
 template <class S>
-struct NormEpilogue {
+struct NormEpilogue : GemmEpilogue {
   using Boxes = ResidualBoxes<S>;
   static constexpr Prepared PREPARED = Boxes::PREPARED;
-  static constexpr int FETCH_AT = NEVER;
-  static constexpr int CLUSTER_PHASES = 0;
+  static constexpr bool BEGINS = true;
   static constexpr int GROUPS = S::BN / 8;
   static constexpr int BOXES = Boxes::COUNT;
   static constexpr int SHARED_BYTES = Boxes::BYTES + 3 * S::N * 4;
@@ -54,22 +53,23 @@ struct NormEpilogue {
     bulk_load(vectors + S::N * 4, args.gamma, 2 * S::N * 4, vectors_full);
   }
   __device__ void prepare(int row, int n) { boxes.fetch(args.residual, row, n, args.rows); }
+  __device__ void begin(float (&d)[S::BN / 2], int n) const {
+    mbarrier_wait_or_fault(vectors_full, 0);
+    begin_with<GROUPS>(vectors + (n + 2 * (threadIdx.x % 4)) * 4, d);
+  }
 
   __device__ void finish(float (&d)[S::BN / 2], int row, int n) {
     const int lane = threadIdx.x % 32, tile = n / S::BN;
-    mbarrier_wait(vectors_full, 0);
     copy_async_wait();
     __syncwarp();
-    const uint32_t column = vectors + (n + 2 * (lane % 4)) * 4;
     float mean[2] = {0.f, 0.f}, spread[2] = {0.f, 0.f};  // of rows lane / 4 and lane / 4 + 8
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
-      const float2 bias = load_shared_2(column + 32 * g);
 #pragma unroll
       for (int u = 0; u < 2; u++) {
         const float2 e = load_shared_2(boxes.place(g) + 1024 * u);
-        d[4 * g + 2 * u] += bias.x + e.x;
-        d[4 * g + 2 * u + 1] += bias.y + e.y;
+        d[4 * g + 2 * u] += e.x;
+        d[4 * g + 2 * u + 1] += e.y;
         mean[u] += d[4 * g + 2 * u] + d[4 * g + 2 * u + 1];
       }
     }

@@ -9,7 +9,6 @@
 
 template <class S>
 struct SplitEpilogue {
-  static constexpr int FETCH_AT = NEVER;
   static constexpr int CLUSTER_PHASES = 2;
   static_assert(S::SPLITS > 1, "parts of K");
   static constexpr int W = S::BN / S::SPLITS;

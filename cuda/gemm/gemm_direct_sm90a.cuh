@@ -52,8 +52,8 @@ struct TileColumns : S {
 };
 // HalfEpilogue for a block with one tile: it takes `bias` from the tile's first column on
 template <class S, bool GELU>
-struct TileHalfEpilogue : HalfEpilogue<TileColumns<S>, GELU> {
-  using HalfEpilogue<TileColumns<S>, GELU>::HalfEpilogue;
+struct TileHalfEpilogue : HalfEpilogue<TileColumns<S>, GELU, WITHOUT_BIAS> {
+  using HalfEpilogue<TileColumns<S>, GELU, WITHOUT_BIAS>::HalfEpilogue;
   __device__ void prepare(int, int n) { this->bias_at -= 4 * n; }
 };
 

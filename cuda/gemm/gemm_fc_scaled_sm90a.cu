@@ -11,10 +11,10 @@ struct FcScaledArgs {
 };
 
 #define GEMM_FC_SCALED(BM, BN, STAGES)                                                                                                                  \
-  extern "C" __global__ void __launch_bounds__(GemmShape<BM, BN, FFN, D, STAGES>::THREADS, 1) gemm_fc_scaled_##BM##x##BN(                               \
+  extern "C" __global__ void __launch_bounds__(GemmShape<BM, BN, FFN, D, STAGES>::THREADS + 32, 1) gemm_fc_scaled_##BM##x##BN(                          \
       const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const __grid_constant__ CUtensorMap out, const FcScaledArgs args) { \
     using Shape = GemmShape<BM, BN, FFN, D, STAGES>;                                                                                                    \
-    HalfEpilogue<Shape, true, true> epilogue(&out, args.bias);                                                                                          \
+    HalfEpilogue<Shape, true, UNSCALED> epilogue(&out, args.bias);                                                                                      \
     epilogue.scaling = args.scaling;                                                                                                                    \
     gemm<Shape>(&a, &b, epilogue, args.rows, blockIdx.x, gridDim.x, args.early);                                                                        \
   }

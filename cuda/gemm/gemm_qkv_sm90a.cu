@@ -8,7 +8,7 @@
 
 struct QkvArgs {
   const float* bias;  // (2304)
-  int rows, gemm_blocks, early;
+  int rows, gemm_blocks, early, callers_bias;
   CastArgs cast;
   LongestRows longest;
 };
@@ -22,7 +22,7 @@ struct QkvTailArgs {
   extern "C" __global__ void __launch_bounds__(GemmShape<BM, BN, QKV, D, STAGES>::THREADS, 1) gemm_qkv_##BM##x##BN(                                \
       const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const __grid_constant__ CUtensorMap out, const QkvArgs args) { \
     using Shape = GemmShape<BM, BN, QKV, D, STAGES>;                                                                                               \
-    using Epilogue = HalfEpilogue<Shape, false, false, true>;                                                                                      \
+    using Epilogue = HalfEpilogue<Shape, false, WITH_BIAS, true>;                                                                                  \
     constexpr int CAST_STAGES = (GemmMemory<Shape, Epilogue>::TOTAL - 1024) / 16400;                                                               \
     if (blockIdx.x >= args.gemm_blocks) {                                                                                                          \
       pdl_launch();                                                                                                                                \
@@ -32,6 +32,7 @@ struct QkvTailArgs {
     }                                                                                                                                              \
     Epilogue epilogue(&out, args.bias);                                                                                                            \
     epilogue.longest = &args.longest;                                                                                                              \
+    epilogue.callers = args.callers_bias;                                                                                                          \
     gemm<Shape>(&a, &b, epilogue, args.rows, blockIdx.x, args.gemm_blocks, args.early);                                                            \
   }
 
@@ -40,7 +41,7 @@ struct QkvTailArgs {
       const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const __grid_constant__ CUtensorMap out,           \
       const __grid_constant__ CUtensorMap rest, const QkvArgs args) {                                                                  \
     using Shape = GemmShape<BM, BN, QKV, D, STAGES>;                                                                                   \
-    using Epilogue = HalfEpilogue<Shape, false, false, true>;                                                                          \
+    using Epilogue = HalfEpilogue<Shape, false, WITH_BIAS, true>;                                                                      \
     static_assert(Shape::TRANSPOSED && Epilogue::BOXES * Epilogue::COLUMNS == TRANSPOSED_WIDE && Epilogue::REST == TRANSPOSED_NARROW); \
     Epilogue epilogue(&out, args.bias, &rest);                                                                                         \
     epilogue.longest = &args.longest;                                                                                                  \
@@ -54,7 +55,7 @@ struct QkvTailArgs {
     using Shape = GemmShape<BM, BN, QKV, D, STAGES, 1, true>;                                                                       \
     const QkvArgs& whole = args.whole;                                                                                              \
     const int rows = whole.rows / BM * BM;                                                                                          \
-    HalfEpilogue<Shape, false, false, true> epilogue(&out, whole.bias, &rest);                                                      \
+    HalfEpilogue<Shape, false, WITH_BIAS, true> epilogue(&out, whole.bias, &rest);                                                  \
     epilogue.longest = &whole.longest;                                                                                              \
     epilogue.tail_out = args.qkv;                                                                                                   \
     epilogue.tail_end = whole.rows;                                                                                                 \

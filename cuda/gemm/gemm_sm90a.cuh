@@ -15,6 +15,7 @@
 #include <cuda.h>
 
 #include "common/cluster_sm90a.cuh"
+#include "common/copy_sm90a.cuh"
 #include "common/fragment_sm90a.cuh"
 #include "common/mbarrier_sm90a.cuh"
 #include "common/sync_sm90a.cuh"
@@ -114,6 +115,7 @@ struct GemmProducer {
     const uint32_t bytes = S::TAIL && tail == nullptr ? S::STAGE_BYTES - S::TAIL_BYTES : S::STAGE_BYTES;
 #pragma unroll
     for (int s = 0; s < S::STAGES; s++) mbarrier_expect(full + 8 * s, bytes);
+    epilogue.load();
     int fetched = 0;
     for (; fetched < min(early, S::STAGES) && (fetched < AT_ONCE || pause()); fetched++) load_b(fetched, fetched, tile);
     pdl_wait();
@@ -122,9 +124,8 @@ struct GemmProducer {
       load_a(s, s, tile);
       if (s >= fetched) load_b(s, s, tile);
       load_tail(s, s);
-      if (s > 0) continue;
-      epilogue.load();
-      pdl_launch();  // only now: a successor that runs may rely on what this kernel's predecessors wrote; and behind the copies that are waited for first
+      // Only now: a successor that runs may rely on what this kernel's predecessors wrote; and behind the copies that are waited for first
+      if (s == 0) pdl_launch();
     }
     Ring<S::STAGES> at;
     int k_block = S::STAGES;
@@ -152,10 +153,10 @@ __device__ __forceinline__ bool takes_tail(int tile) {
 template <class S>
 using TailSums = float[S::TAIL ? S::TAIL_COLUMNS / 2 : 1];
 
-// `under(k_block)` runs under the products of each k-block, `under_last()` under the last ones.
-template <class S, bool TAIL, class Under, class Last>
+// `under(k_block)` runs under the products of each k-block. BEGUN: they are added to what is in `d`.
+template <class S, bool TAIL, bool BEGUN, class Under>
 __device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], TailSums<S>& tail, int tail_column, Ring<S::STAGES>& at, uint32_t ring, uint32_t full,
-                                              uint32_t empty, int warpgroup, const Under& under, const Last& under_last) {
+                                              uint32_t empty, int warpgroup, const Under& under) {
   const uint64_t a_form = wgmma_descriptor<128>(16, 1024);
   const uint64_t b_form = S::TRANSPOSED ? wgmma_descriptor<128>(16, 1024) : wgmma_descriptor<S::SWIZZLE>(S::DEPTH * S::SWIZZLE, 8 * S::SWIZZLE);
   constexpr uint32_t B_STEP = S::TRANSPOSED ? 32 : 16 * S::SWIZZLE;  // bytes for 16 of K
@@ -169,7 +170,8 @@ __device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], TailSums<S>
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < S::DEPTH / 16; k++)
-      Wgmma<S::BN>::template ss<!S::TRANSPOSED>(d, wgmma_further(a, k / 4 * (S::BM * 128) + k % 4 * 32), wgmma_further(b, B_STEP * k), (k_block | k) != 0);
+      Wgmma<S::BN>::template ss<!S::TRANSPOSED>(d, wgmma_further(a, k / 4 * (S::BM * 128) + k % 4 * 32), wgmma_further(b, B_STEP * k),
+                                                BEGUN || (k_block | k) != 0);
     if constexpr (TAIL) {
       const uint32_t columns = S::TRANSPOSED ? tail_column * 128 : tail_column / 64 * (S::DEPTH * 128) + tail_column % 64 * 2;
       const uint64_t rows = wgmma_at(a_form, stage + S::A_BYTES + S::B_BYTES), part = wgmma_at(b_form, stage + S::A_BYTES + columns);
@@ -185,28 +187,57 @@ __device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], TailSums<S>
     at.advance();
   }
   if (warpgroup < S::WARPGROUPS - 1) named_barrier_arrive(LEAD_BARRIER + warpgroup, 256);
-  under_last();
   wgmma_wait<0>();
   if (releases) mbarrier_arrive(empty + 8 * previous);
 }
 
-// When an epilogue's prepare() is called
-enum Prepared { BEFORE_PRODUCTS, UNDER_FIRST_PRODUCTS, UNDER_LAST_PRODUCTS };
-constexpr int NEVER = -1;
+// Where the sums of groups of 8 columns begin: with a row of biases, of which `biases` is the lane's first pair
+template <int GROUPS>
+__device__ __forceinline__ void begin_with(uint32_t biases, float* d) {
+#pragma unroll
+  for (int g = 0; g < GROUPS; g++) {
+    const float2 b = load_shared_2(biases + 32 * g);
+    d[4 * g] = d[4 * g + 2] = b.x;
+    d[4 * g + 1] = d[4 * g + 3] = b.y;
+  }
+}
 
-/* An epilogue has SHARED_BYTES; PREPARED; FETCH_AT, the k-block under whose products fetch() is called; CLUSTER_PHASES, how often the blocks of a
-   cluster meet (the first time after init(), which the epilogue awaits before it touches a peer; a block of a cluster has one tile); and the functions
+// The same where they are an input, aligned to 4 bytes
+template <int GROUPS>
+__device__ __forceinline__ void begin_with_input(const float* biases, float* d) {
+#pragma unroll
+  for (int g = 0; g < GROUPS; g++) {
+    d[4 * g] = d[4 * g + 2] = load_input(biases + 8 * g);
+    d[4 * g + 1] = d[4 * g + 3] = load_input(biases + 8 * g + 1);
+  }
+}
+
+// When an epilogue's prepare() is called
+enum Prepared { BEFORE_PRODUCTS, UNDER_FIRST_PRODUCTS };
+
+// What most epilogues have in common
+struct GemmEpilogue {
+  static constexpr int CLUSTER_PHASES = 0;
+  static constexpr bool BEGINS = false, HELPED = false;
+  static __device__ void help(int) {}
+};
+
+/* An epilogue has SHARED_BYTES; PREPARED; BEGINS, whether begin() fills the sums that products are added to; HELPED, whether the block has a warp more, which
+   calls help(); CLUSTER_PHASES, how often the blocks of a cluster meet (the first time after init(), which the epilogue awaits before it touches a peer; a
+   block of a cluster has one tile); and the functions
 
      init()              called by the producer thread before anything else
 
-     load()              called by the producer thread once the predecessor's results may be read
+     load()              called by the producer thread, for what was written before the predecessor began
 
      prepare(row, n)     called by every multiplying thread for a tile; `row` is the first of its warp's 16 rows, `n`
                          the first column
 
-     fetch(row)          called between the two, if it is not NEVER
+     begin(d, n)         called before the tile's products, as all that can be: what is fetched behind them everyone waits for, up to 0.5 us (H200)
 
-     finish(d, row, n)   called after it
+     help(row)           called for each tile once the predecessor has ended; `row` is the tile's first
+
+     finish(d, row, n)   called after the products
 
      end()               called after the last tile
 
@@ -229,34 +260,33 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
     int tile = block;
     do {
       const int row = tile / S::N_TILES * S::BM + 16 * warp, n = tile % S::N_TILES * S::BN;
+      float d[S::BN / 2];
       if (Epilogue::PREPARED == BEFORE_PRODUCTS) epilogue.prepare(row, n);
+      if constexpr (Epilogue::BEGINS) epilogue.begin(d, n);
       if (warp == 0 && tile == block) {
         pdl_wait();
         if (lane == 0) mbarrier_arrive(ended);
       }
-      float d[S::BN / 2];
       const auto under = [&](int k_block) {
         if (Epilogue::PREPARED == UNDER_FIRST_PRODUCTS && k_block == 1) epilogue.prepare(row, n);
-        if constexpr (Epilogue::FETCH_AT != NEVER)
-          if (k_block == Epilogue::FETCH_AT) epilogue.fetch(row);
-      };
-      const auto under_last = [&] {
-        if (Epilogue::PREPARED == UNDER_LAST_PRODUCTS) epilogue.prepare(row, n);
       };
       const int warpgroup = S::WARPGROUPS == 1 ? 0 : warp / 4;
       if constexpr (S::TAIL) {
         if (warpgroup == 0 && takes_tail<S>(tile))
-          multiply_tile<S, true>(d, epilogue.tail, tail_column<S>(tile), at, base, full, empty, warpgroup, under, under_last);
+          multiply_tile<S, true, Epilogue::BEGINS>(d, epilogue.tail, tail_column<S>(tile), at, base, full, empty, warpgroup, under);
         else
-          multiply_tile<S, false>(d, epilogue.tail, 0, at, base, full, empty, warpgroup, under, under_last);
+          multiply_tile<S, false, Epilogue::BEGINS>(d, epilogue.tail, 0, at, base, full, empty, warpgroup, under);
       } else {
         float none[1];
-        multiply_tile<S, false>(d, none, 0, at, base, full, empty, warpgroup, under, under_last);
+        multiply_tile<S, false, Epilogue::BEGINS>(d, none, 0, at, base, full, empty, warpgroup, under);
       }
       epilogue.finish(d, row, n);
       tile += blocks;
     } while (Epilogue::CLUSTER_PHASES == 0 && tile < tiles);
     epilogue.end();
+  } else if (Epilogue::HELPED && warp > 4 * S::WARPGROUPS) {
+    pdl_wait();
+    for (int tile = block; tile < tiles; tile += blocks) epilogue.help(tile / S::N_TILES * S::BM);
   } else {
     if (elect_one()) {
       for (int s = 0; s < S::STAGES; s++) {

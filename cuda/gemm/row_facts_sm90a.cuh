@@ -38,30 +38,16 @@ struct RowScaling {
   int tiles;
 };
 
-// The factors of a warp's 16 rows, by way of 1152 bytes of shared memory that belong to it.
-struct RowFactors {
-  static constexpr int BYTES = 16 * (ROW_PARTS + 1) * 8;
-
-  static __device__ __forceinline__ void fetch(const RowScaling& from, uint32_t to, int row) {
-    const int lane = threadIdx.x % 32;
+// rstd / scale of a row
+__device__ __forceinline__ float row_factor(const RowScaling& from, int row) {
+  const float4* parts = reinterpret_cast<const float4*>(from.parts + static_cast<size_t>(row) * ROW_PARTS);
+  float sum = 0.f, squares = 0.f;
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
-      const int r = lane / 4 + 8 * i, first = lane % 4 * 2;
-      if (first < from.tiles) copy_async_16(to + (r * ROW_PARTS + first) * 8, from.parts + static_cast<size_t>(row + r) * ROW_PARTS + first);
-    }
-    if (lane < 8) copy_async_16(to + 16 * ROW_PARTS * 8 + lane * 16, from.facts + row + 2 * lane);
+  for (int i = 0; i < ROW_PARTS / 2; i++) {
+    const float4 p = 2 * i < from.tiles ? __ldcg(parts + i) : make_float4(0.f, 0.f, 0.f, 0.f);
+    sum += p.x + p.z;
+    squares += p.y + p.w;
   }
-
-  // rstd / scale of rows lane / 4 and lane / 4 + 8, when all lanes have waited for their copies
-  static __device__ __forceinline__ void read(const RowScaling& from, uint32_t at, float (&factor)[2]) {
-    const int lane = threadIdx.x % 32, first = lane % 4 * 2;
-#pragma unroll
-    for (int u = 0; u < 2; u++) {
-      const int r = lane / 4 + 8 * u;
-      const float4 p = first < from.tiles ? load_shared_4(at + (r * ROW_PARTS + first) * 8) : make_float4(0.f, 0.f, 0.f, 0.f);
-      const float mean = quad_sum(p.x + p.z) * (1.f / D), square = quad_sum(p.y + p.w) * (1.f / D);
-      const float2 f = load_shared_2(at + (16 * ROW_PARTS + r) * 8);
-      factor[u] = rsqrtf(fmaxf(fmaf(-mean, mean, square), 0.f) + LN_EPS) / f.y;
-    }
-  }
-};
+  const float mean = sum * (1.f / D), scale = __ldcg(reinterpret_cast<const float2*>(from.facts) + row).y;
+  return rsqrtf(fmaxf(fmaf(-mean, mean, squares * (1.f / D)), 0.f) + LN_EPS) / scale;
+}

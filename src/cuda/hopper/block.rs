@@ -17,7 +17,7 @@ use crate::cuda::workspace::vectors;
 use crate::dims::{D, FFN, QKV};
 use crate::error::Error;
 use crate::precision::SolvePrecision;
-use crate::weights::{B_ATTN, W_ATTN, W_FC, W_PROJ, W_QKV};
+use crate::weights::{B_ATTN, B_QKV, W_ATTN, W_FC, W_PROJ, W_QKV};
 
 /// The steps of one forward, and what whoever judges its result comes behind.
 pub fn forward(kernels: &Kernels, shape: Shape, buffers: &Buffers, alone: bool) -> Result<(Vec<Step>, Behind), Error> {
@@ -214,8 +214,12 @@ impl Call<'_> {
         let bias = self.bias(gemm);
         let mut words = match gemm {
             Gemm::Qkv => {
-                let early = if self.shape.prepared { early } else { 0 };
-                let first = [bias, pair(rows, launch.working), pair(early, 0)];
+                // The caller's biases are there before the first kernel has copied them.
+                let (bias, early, callers) = match self.shape.prepared {
+                    true => (bias, early, 0),
+                    false => (self.buffers.weights + 4 * B_QKV.offset as u64, 0, 1),
+                };
+                let first = [bias, pair(rows, launch.working), pair(early, callers)];
                 [&first[..], &self.cast(launch), &[self.longest_rows, pair(rows, 0)]].concat()
             }
             Gemm::AttnProj if self.apart > 0 => {
@@ -349,7 +353,7 @@ impl Call<'_> {
             .map(&views::qkv_head(self.packed.matrix(Gemm::Qkv)).encode()?)
             .map(&views::sequences(parts.qkv, QKV, self.shape).encode()?);
         let lengths = pair(self.shape.seq_len as u32, launch.working);
-        Ok(maps.words(&[&[self.bias(Gemm::Qkv), lengths][..], &self.cast(launch)].concat()))
+        Ok(maps.words(&[&[lengths][..], &self.cast(launch)].concat()))
     }
 
     /// `AttentionProjArgs` behind one or two maps

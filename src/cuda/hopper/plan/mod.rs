@@ -178,7 +178,10 @@ pub fn shared_bytes(kernel: Kernel) -> u32 {
         | Kernel::TransposeQkv
         | Kernel::FoldLayernorm2 => 0,
         Kernel::Apart { tile } => product::APART_SHARED[tile],
-        Kernel::FcScaled { tile } => product::tiles(Gemm::Fc)[tile].shared,
+        Kernel::FcScaled { tile } => {
+            let form = &product::tiles(Gemm::Fc)[tile];
+            form.shared + 4 * form.m as u32 // a factor for each row
+        }
         Kernel::Gemm { gemm, tile } => product::tiles(gemm)[tile].shared,
         Kernel::Direct { gemm, tile } => direct::tiles(gemm)[tile].shared,
         Kernel::FcShared { tile } => direct::FC_SHARED[tile].shared,

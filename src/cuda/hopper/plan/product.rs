@@ -1,6 +1,6 @@
 //! The matrix products on fp16 weights: their tiles, and for each call the tile whose waves of blocks take the least time.
 
-use super::{Chip, Kernel, Launch, NOTHING, count};
+use super::{Chip, Kernel, Launch, NOTHING, count, shared_bytes};
 use crate::cuda::block::Gemm;
 use crate::dims::D;
 
@@ -145,7 +145,9 @@ pub(super) fn apart(chip: Chip, rows: usize) -> Option<[Launch; 2]> {
 /// The launch of this FC in this one of its tiles.
 #[must_use]
 pub fn fc_scaled_in(chip: Chip, tile: usize, rows: usize) -> Launch {
-    Launch { kernel: Kernel::FcScaled { tile }, ..product_in(chip, Gemm::Fc, tile, rows) }
+    let (kernel, launch) = (Kernel::FcScaled { tile }, product_in(chip, Gemm::Fc, tile, rows));
+    // A warp more finds out the rows' factors.
+    Launch { kernel, threads: launch.threads + 32, shared: shared_bytes(kernel), ..launch }
 }
 
 /// The launch of this projection in this one of its tiles.

@@ -9,7 +9,7 @@ pub const BLOCKS: u32 = 8;
 /// Threads of a block.
 pub const THREADS: u32 = 384;
 /// Bytes of shared memory.
-pub const SHARED: u32 = 215_200;
+pub const SHARED: u32 = 214_424;
 
 /// Query rows of a block.
 pub const ROWS: usize = 128;
