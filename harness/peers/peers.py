@@ -11,6 +11,8 @@ the challenge's tolerance (1e-3 + 1e-3 |reference|, here against float64).
 
 import argparse
 import json
+import os
+import sys
 
 import torch
 
@@ -24,6 +26,7 @@ COMPILE = {"mode": "max-autotune-no-cudagraphs", "fullgraph": True}
 
 def main():
     args = parse_args()
+    sys.stdout.reconfigure(line_buffering=True)
     library = Library(args.library)
     ours = {precision: Remotes(args.library, precision) for precision in ["fast", *args.precision]}
     device = torch.cuda.get_device_name()
@@ -34,17 +37,18 @@ def main():
         print_table(seq, results)
         rows += [{"seq": seq, **row} for row in results]
         summaries.append(summarise(seq, results))
+        if args.json:  # after each length: a compiled one takes minutes, and may be the last
+            report = {
+                "device": device,
+                "torch": torch.__version__,
+                "build_id": library.c.solve_build_id().decode(),
+                "rows": rows,
+                "summary": summaries,
+            }
+            with open(f"{args.json}.part", "w") as file:
+                json.dump(report, file, indent=1)
+            os.replace(f"{args.json}.part", args.json)
     print_summary(summaries)
-    if args.json:
-        report = {
-            "device": device,
-            "torch": torch.__version__,
-            "build_id": library.c.solve_build_id().decode(),
-            "rows": rows,
-            "summary": summaries,
-        }
-        with open(args.json, "w") as file:
-            json.dump(report, file, indent=1)
 
 
 def time_seq(ours, flush, seq, compiled, rounds):
