@@ -21,22 +21,19 @@ struct ApartEpilogue : GemmEpilogue {
   static constexpr Prepared PREPARED = Boxes::PREPARED;
   static constexpr bool BEGINS = true;
   static constexpr int BOXES = Boxes::COUNT;
-  static constexpr bool OWN_BOXES = S::BM * S::BN < 128 * 192;  // of h; where there is no room, h reuses those of x1
-  static constexpr int STAGING = Boxes::BYTES + (OWN_BOXES ? Boxes::BYTES / 2 : 0);
-  static constexpr int FACTS = STAGING + S::N * 4, SHARED_BYTES = FACTS + 4 * S::WARPGROUPS * 128;
+  static constexpr int FACTS = Boxes::BYTES + S::N * 4, SHARED_BYTES = FACTS + 4 * S::WARPGROUPS * 128;
   static_assert(S::N_TILES <= ROW_PARTS, "room for a row's parts");
 
   const CUtensorMap *x1, *h;
   ApartArgs args;
-  Boxes boxes;  // of x1
-  uint32_t boxes_h, facts_at, bias_at, bias_full;
+  Boxes boxes;
+  uint32_t facts_at, bias_at, bias_full;
 
   __device__ ApartEpilogue(const CUtensorMap* x1, const CUtensorMap* h, const ApartArgs& args) : x1(x1), h(h), args(args) {}
   __device__ void at(uint32_t memory, uint32_t barriers, int) {
-    boxes.at = memory + threadIdx.x / 32 * Boxes::WARP_BYTES;
-    boxes_h = OWN_BOXES ? memory + Boxes::BYTES + threadIdx.x / 32 * (BOXES * 1024) : boxes.at;
+    boxes.lie(memory);
     facts_at = memory + FACTS + threadIdx.x / 32 * 128;
-    bias_at = memory + STAGING;
+    bias_at = memory + Boxes::BYTES;
     bias_full = barriers;
   }
   __device__ void init() const {
@@ -80,11 +77,11 @@ struct ApartEpilogue : GemmEpilogue {
         squares[u] = fmaf(c, c, squares[u]);
         v[i] = c * facts[u].y;
       }
-      if (OWN_BOXES) stage_h(v, box);
+      if (Boxes::OWN_H) stage_h(v, box);
       fence_async_shared();
       __syncwarp();
       if (elect_one()) {
-        if (OWN_BOXES) tma_store_2d(h, boxes_h + box * 1024, n + 32 * box, row);
+        if (Boxes::OWN_H) tma_store_2d(h, boxes.h + box * 1024, n + 32 * box, row);
         tma_store_2d(x1, boxes.at + box * 2048, n + 32 * box, row);
         bulk_commit();
       }
@@ -94,18 +91,12 @@ struct ApartEpilogue : GemmEpilogue {
       const RowPart part = {quad_sum(sum[u]), quad_sum(squares[u])};
       if (lane % 4 == 0) args.parts[static_cast<size_t>(row + lane / 4 + 8 * u) * ROW_PARTS + n / S::BN] = part;
     }
-    if (OWN_BOXES) return;
-    if (elect_one()) bulk_wait_read<0>();  // x1 has left its boxes
-    __syncwarp();
+    if (Boxes::OWN_H) return;
+    boxes.make_room();
 #pragma unroll
     for (int box = 0; box < BOXES; box++) {
       stage_h(d + 16 * box, box);
-      fence_async_shared();
-      __syncwarp();
-      if (elect_one()) {
-        tma_store_2d(h, boxes_h + box * 1024, n + 32 * box, row);
-        bulk_commit();
-      }
+      Boxes::send(h, boxes.h + box * 1024, box, row, n);
     }
   }
 
@@ -132,7 +123,7 @@ struct ApartEpilogue : GemmEpilogue {
     uint32_t packed[8];
 #pragma unroll
     for (int i = 0; i < 8; i++) packed[i] = pack_half2(v[2 * i], v[2 * i + 1]);
-    const uint32_t to = boxes_h + box * 1024;
+    const uint32_t to = boxes.h + box * 1024;
     stmatrix_x4(to + swizzle_64(r, half), packed[0], packed[1], packed[2], packed[3]);
     stmatrix_x4(to + swizzle_64(r, 2 + half), packed[4], packed[5], packed[6], packed[7]);
   }

@@ -10,7 +10,6 @@
 
 template <class S>
 struct ExchangeEpilogue : GemmEpilogue {
-  static constexpr Prepared PREPARED = BEFORE_PRODUCTS;
   static constexpr int CLUSTER_PHASES = 2;
   static_assert(S::SPLITS == 2 || S::SPLITS == 4, "two or four parts of K");
   static constexpr int W = S::BN / S::SPLITS, PEERS = S::SPLITS - 1;

@@ -33,7 +33,6 @@ struct HalfEpilogue : GemmEpilogue {
   // before the products where they are scaled.
   static constexpr int AHEAD = BEGINS ? 0 : S::BN <= 192 ? BOXES : 1;
   static constexpr bool HOLDS_BIASES = HELPED && AHEAD == BOXES;
-  static constexpr Prepared PREPARED = BEFORE_PRODUCTS;
   static constexpr int RESTS = 4 * S::WARPGROUPS * BOXES * BOX_BYTES, STAGING = RESTS + 4 * S::WARPGROUPS * 32 * REST;
   static constexpr bool OWN_BIASES = S::TAIL && !S::TRANSPOSED;  // one tile's, as there is no room for the others
   static constexpr int BIASES = OWN_BIASES ? S::BN : S::N;

@@ -1,7 +1,9 @@
 /* x1(rows, N) fp32 = C + bias + residual;  h(rows, N) fp16 = LayerNorm(x1).
    The N_TILES blocks that share 16 rows exchange, per row, the mean of their BN columns and the sum of squared deviations from it, warp by warp. A pair of
    floats is one 8-byte word, which starts as EMPTY: whoever reads something else has the whole of it, so that one trip through L2 replaces write, fence,
-   count, wait and read (2.6 us that way, of which 1 is left). The store of x1 runs meanwhile. Chan's formula combines them, always in the same order.
+   count, wait and read (2.6 us that way, of which 1 is left). x1 leaves meanwhile, box by box, and h behind it in the same way, from boxes of its own: both are
+   on their way for longer than the exchange takes (solve() at 256 rows -0.2, at 512 to 1025 -0.4 to -0.7, H200). Chan's formula combines the statistics, always
+   in the same order.
    h may be the memory of A: a row is written after all that read it have given its statistics.
    The blocks of a row must be resident together: they are neighbours in the grid, and blocks start in order, so N_TILES free multiprocessors are enough. */
 #pragma once
@@ -27,18 +29,16 @@ struct NormEpilogue : GemmEpilogue {
   static constexpr int BOXES = Boxes::COUNT;
   static constexpr int SHARED_BYTES = Boxes::BYTES + 3 * S::N * 4;
   static constexpr int TILES = S::N_TILES;
-  static constexpr int AHEAD = GROUPS % 12 == 0 ? 12 : 8;  // groups whose gamma and beta are fetched at once, before any store
-  static_assert(GROUPS % AHEAD == 0, "whole batches");
 
   const CUtensorMap *x1, *h;
   NormArgs args;
-  Boxes boxes;  // of x1; h reuses them
+  Boxes boxes;
   uint32_t vectors, vectors_full;
 
   __device__ NormEpilogue(const CUtensorMap* x1, const CUtensorMap* h, const NormArgs& args)
       : x1(x1), h(h), args(args) {}
   __device__ void at(uint32_t memory, uint32_t barriers, int) {
-    boxes.at = memory + threadIdx.x / 32 * Boxes::WARP_BYTES;
+    boxes.lie(memory);
     vectors = memory + Boxes::BYTES;
     vectors_full = barriers;
   }
@@ -89,23 +89,20 @@ struct NormEpilogue : GemmEpilogue {
     store_x1(d, row, n);
     float scale[2], shift[2];  // h = (x1 scale + shift) gamma + beta
     combine(row + lane / 4, scale, shift);
-    if (elect_one()) bulk_wait_read<0>();  // x1 has left its boxes
-    __syncwarp();
+    if (!Boxes::OWN_H) boxes.make_room();
     store_h(d, row, n, scale, shift);
   }
 
   __device__ void store_x1(const float (&d)[S::BN / 2], int row, int n) const {
 #pragma unroll
-    for (int g = 0; g < GROUPS; g++) {
-      const uint32_t to = boxes.place(g);
-      store_shared_2(to, d[4 * g], d[4 * g + 1]);
-      store_shared_2(to + 1024, d[4 * g + 2], d[4 * g + 3]);
-    }
-    fence_async_shared();
-    __syncwarp();
-    if (elect_one()) {
-      for (int box = 0; box < BOXES; box++) tma_store_2d(x1, boxes.at + box * 2048, n + 32 * box, row);
-      bulk_commit();
+    for (int box = 0; box < BOXES; box++) {
+#pragma unroll
+      for (int g = 4 * box; g < 4 * box + 4; g++) {
+        const uint32_t to = boxes.place(g);
+        store_shared_2(to, d[4 * g], d[4 * g + 1]);
+        store_shared_2(to + 1024, d[4 * g + 2], d[4 * g + 3]);
+      }
+      Boxes::send(x1, boxes.at + box * 2048, box, row, n);
     }
   }
 
@@ -133,35 +130,32 @@ struct NormEpilogue : GemmEpilogue {
   __device__ void store_h(const float (&d)[S::BN / 2], int row, int n, const float (&scale)[2],
                           const float (&shift)[2]) const {
     const int lane = threadIdx.x % 32, r = lane % 16;
-    const uint32_t gamma = vectors + (S::N + n + 2 * (lane % 4)) * 4, beta = gamma + S::N * 4;
+    float2 w[2][4], b[2][4];  // gamma and beta of two boxes: the next one's are fetched before the stores of one, behind which they would wait
+    const auto fetch = [&](int box) {
+      const uint32_t gamma = vectors + (S::N + n + 32 * box + 2 * (lane % 4)) * 4;
 #pragma unroll
-    for (int first = 0; first < GROUPS; first += AHEAD) {
-      float2 w[AHEAD], b[AHEAD];
-#pragma unroll
-      for (int i = 0; i < AHEAD; i++) {
-        w[i] = load_shared_2(gamma + 32 * (first + i));
-        b[i] = load_shared_2(beta + 32 * (first + i));
+      for (int i = 0; i < 4; i++) {
+        w[box % 2][i] = load_shared_2(gamma + 32 * i);
+        b[box % 2][i] = load_shared_2(gamma + S::N * 4 + 32 * i);
       }
+    };
+    fetch(0);
 #pragma unroll
-      for (int i = 0; i < AHEAD; i += 2) {
-        const int g = first + i;
+    for (int box = 0; box < BOXES; box++) {
+      if (box + 1 < BOXES) fetch(box + 1);
+#pragma unroll
+      for (int i = 0; i < 4; i += 2) {
         uint32_t packed[4];
 #pragma unroll
         for (int u = 0; u < 2; u++) {
-          const float* v = d + 4 * (g + u);
-          packed[2 * u] = pack_half2(fmaf(fmaf(v[0], scale[0], shift[0]), w[i + u].x, b[i + u].x),
-                                     fmaf(fmaf(v[1], scale[0], shift[0]), w[i + u].y, b[i + u].y));
-          packed[2 * u + 1] = pack_half2(fmaf(fmaf(v[2], scale[1], shift[1]), w[i + u].x, b[i + u].x),
-                                         fmaf(fmaf(v[3], scale[1], shift[1]), w[i + u].y, b[i + u].y));
+          const float* v = d + 4 * (4 * box + i + u);
+          const float2 gamma = w[box % 2][i + u], beta = b[box % 2][i + u];
+          packed[2 * u] = pack_half2(fmaf(fmaf(v[0], scale[0], shift[0]), gamma.x, beta.x), fmaf(fmaf(v[1], scale[0], shift[0]), gamma.y, beta.y));
+          packed[2 * u + 1] = pack_half2(fmaf(fmaf(v[2], scale[1], shift[1]), gamma.x, beta.x), fmaf(fmaf(v[3], scale[1], shift[1]), gamma.y, beta.y));
         }
-        stmatrix_x4(boxes.at + g / 4 * 1024 + swizzle_64(r, g % 4 + lane / 16), packed[0], packed[1], packed[2], packed[3]);
+        stmatrix_x4(boxes.h + box * 1024 + swizzle_64(r, i + lane / 16), packed[0], packed[1], packed[2], packed[3]);
       }
-    }
-    fence_async_shared();
-    __syncwarp();
-    if (elect_one()) {
-      for (int box = 0; box < BOXES; box++) tma_store_2d(h, boxes.at + box * 1024, n + 32 * box, row);
-      bulk_commit();
+      Boxes::send(h, boxes.h + box * 1024, box, row, n);
     }
   }
   __device__ void end() const {

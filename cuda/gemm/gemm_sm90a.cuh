@@ -218,6 +218,7 @@ enum Prepared { BEFORE_PRODUCTS, UNDER_FIRST_PRODUCTS };
 // What most epilogues have in common
 struct GemmEpilogue {
   static constexpr int CLUSTER_PHASES = 0;
+  static constexpr Prepared PREPARED = BEFORE_PRODUCTS;
   static constexpr bool BEGINS = false, HELPED = false;
   static __device__ void help(int) {}
 };

@@ -98,9 +98,9 @@ const QKV_TILES: [Tile; 7] = [
     Tile::new(192, 192, 231_544, 1000),
 ];
 const ATTN_PROJ_TILES: [Tile; 4] = [
-    Tile::new(64, 96, 198_856, 490).up_to(512),
-    Tile::new(64, 128, 215_224, 600),
-    Tile::new(128, 96, 202_904, 950),
+    Tile::new(64, 96, 211_144, 490).up_to(512),
+    Tile::new(64, 128, 231_608, 600),
+    Tile::new(128, 96, 227_480, 950),
     Tile::new(128, 192, 231_544, 1500),
 ];
 /// Bytes of shared memory of the attention projection's tiles where its blocks do not wait for each other.
