@@ -38,13 +38,12 @@ struct HalfEpilogue : GemmEpilogue {
   static constexpr int BIASES = OWN_BIASES ? S::BN : S::N;
   static constexpr int FACTORS = STAGING + (BIASES + S::BN - 1) / S::BN * S::BN * 4;  // biases past the edge are nothing, but read
   static constexpr int SHARED_BYTES = FACTORS + (HELPED ? 4 * S::BM : 0);
-  static constexpr int TAKEN_BARRIER = 5, FOUND_BARRIER = 6;  // of the factors; and one more for those of the second warpgroup
-  static_assert(!HELPED || S::WARPGROUPS <= 2);
   static_assert(BEGINS || REST == 0);
 
   const CUtensorMap *out, *rest_out;
   const float* bias;  // (N), or a tile's
   uint32_t staging, rest, bias_at, bias_full, factors;
+  uint32_t found, taken, parity = 0;  // barriers of the factors, and the parity of this tile's phase
   RowScaling scaling = {nullptr, nullptr, 0};
   bool callers = false;  // the biases are the caller's, aligned to 4 bytes
   bool first = true;
@@ -61,11 +60,17 @@ struct HalfEpilogue : GemmEpilogue {
     bias_at = memory + STAGING;
     factors = memory + FACTORS;
     bias_full = barriers;
+    found = barriers + 8;
+    taken = barriers + 16;
   }
   __device__ void init() const {
     prefetch_tensor_map(out);
     if (REST > 0) prefetch_tensor_map(rest_out);
     mbarrier_init(bias_full, 1);
+    if (HELPED) {  // every thread arrives: racecheck takes an arrival for that thread's own accesses only
+      mbarrier_init(found, 32);
+      mbarrier_init(taken, 128 * S::WARPGROUPS);
+    }
   }
   __device__ void load() const {
     if (callers) return;
@@ -93,21 +98,22 @@ struct HalfEpilogue : GemmEpilogue {
     for (int i = 0; i < AHEAD * COLUMNS / 8; i++) v[i] = load_shared_2(biases(n + box * COLUMNS + 8 * i));
   }
 
-  __device__ void help(int row) const {
+  __device__ void help(int row) {
     const int lane = threadIdx.x % 32;
     float factor[S::BM / 32];
 #pragma unroll
     for (int i = 0; i < S::BM / 32; i++) factor[i] = row_factor(scaling, row + 32 * i + lane);
+    mbarrier_wait(taken, parity ^ 1);
 #pragma unroll
     for (int i = 0; i < S::BM / 32; i++) store_shared(factors + (32 * i + lane) * 4, factor[i]);
-    for (int g = 0; g < S::WARPGROUPS; g++) named_barrier_arrive(FOUND_BARRIER + g, 160);
-    named_barrier_sync(TAKEN_BARRIER, 128 * S::WARPGROUPS + 32);
+    mbarrier_arrive(found);
+    parity ^= 1;
   }
-  __device__ void take_factors(float (&factor)[2]) const {
-    named_barrier_sync(FOUND_BARRIER + threadIdx.x / 128, 160);
+  __device__ void take_factors(float (&factor)[2]) {
+    mbarrier_wait(found, parity);
 #pragma unroll
     for (int u = 0; u < 2; u++) factor[u] = load_shared(factors + (threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + 8 * u) * 4);
-    named_barrier_arrive(TAKEN_BARRIER, 128 * S::WARPGROUPS + 32);
+    parity ^= 1;
   }
 
   __device__ void finish(float (&d)[S::BN / 2], int row, int n) {
@@ -137,6 +143,7 @@ struct HalfEpilogue : GemmEpilogue {
       store(rest_out, rest, narrow(n), row);
     }
     if (elect_one()) bulk_commit();
+    if (HELPED) mbarrier_arrive(taken);  // behind the factors' use: a load may still be on its way
     if constexpr (S::TAIL)
       if (threadIdx.x < 32 && row / S::BM * S::TAIL_COLUMNS < S::BN) finish_tail(n, row / S::BM * S::TAIL_COLUMNS);
     static_assert(!LONGEST || D % (BOXES * COLUMNS) == 0, "Q, K and V have tiles of their own");

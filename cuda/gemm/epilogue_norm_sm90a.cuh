@@ -2,7 +2,7 @@
    The N_TILES blocks that share 16 rows exchange, per row, the mean of their BN columns and the sum of squared deviations from it, warp by warp. A pair of
    floats is one 8-byte word, which starts as EMPTY: whoever reads something else has the whole of it, so that one trip through L2 replaces write, fence,
    count, wait and read (2.6 us that way, of which 1 is left). x1 leaves meanwhile, box by box, and h behind it in the same way, from boxes of its own: both are
-   on their way for longer than the exchange takes (solve() at 256 rows -0.2, at 512 to 1025 -0.4 to -0.7, H200). Chan's formula combines the statistics, always
+   on their way for longer than the exchange takes (solve() at 256 rows -0.2, at 512 to 1025 -0.2 to -1.0, H200). Chan's formula combines the statistics, always
    in the same order.
    h may be the memory of A: a row is written after all that read it have given its statistics.
    The blocks of a row must be resident together: they are neighbours in the grid, and blocks start in order, so N_TILES free multiprocessors are enough. */

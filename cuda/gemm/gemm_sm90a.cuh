@@ -251,11 +251,12 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
   const uint32_t base = shared_base(), full = base + Memory::BARRIERS, empty = full + 8 * S::STAGES, ended = base + Memory::ENDED;
   const int warp = uniform_warp(), lane = threadIdx.x % 32;
   const int tiles = (rows + S::BM - 1) / S::BM * S::N_TILES;
+  constexpr int STARTERS = S::THREADS + (Epilogue::HELPED ? 32 : 0);
   const int rank = S::SPLITS > 1 ? static_cast<int>(cluster_rank()) : 0;
   epilogue.at(base + Memory::EPILOGUE, empty + 8 * S::STAGES, rank);
   // ptxas lays the second of two branches out first: the producer's code, which nothing has run before, follows upon the kernel's start
   if (warp < 4 * S::WARPGROUPS) {
-    named_barrier_sync(START_BARRIER, S::THREADS);
+    named_barrier_sync(START_BARRIER, STARTERS);
     if (Epilogue::CLUSTER_PHASES > 0) cluster_arrive();
     Ring<S::STAGES> at;
     int tile = block;
@@ -286,6 +287,7 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
     } while (Epilogue::CLUSTER_PHASES == 0 && tile < tiles);
     epilogue.end();
   } else if (Epilogue::HELPED && warp > 4 * S::WARPGROUPS) {
+    named_barrier_sync(START_BARRIER, STARTERS);
     pdl_wait();
     for (int tile = block; tile < tiles; tile += blocks) epilogue.help(tile / S::N_TILES * S::BM);
   } else {
@@ -301,7 +303,7 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
       prefetch_tensor_map(b);
     }
     __syncwarp();
-    named_barrier_arrive(START_BARRIER, S::THREADS);
+    named_barrier_arrive(START_BARRIER, STARTERS);
     if (Epilogue::CLUSTER_PHASES > 0) cluster_arrive();
     if (elect_one())
       GemmProducer<S>{a, b, base, full, empty, ended, rank * S::K_BLOCKS, takes_tail<S>(block) ? tail : nullptr, rows}.run(
