@@ -7,6 +7,7 @@
    rows: the projection's steps of group 16. */
 #pragma once
 
+#include "common/sync_sm90a.cuh"
 #include "small/exchange.cuh"
 #include "small/layout.cuh"
 #include "small/ptx.cuh"
@@ -45,7 +46,6 @@ __device__ __forceinline__ const __half* attention_sample(const Exchange& exchan
   constexpr int WIDTH = HEADS_HERE * HEAD_DIM, EACH = HEADS_HERE > 3 ? 10 : 8;  // words of each part
   const int lane = threadIdx.x % 32;
   const int part = lane / EACH, feature = first * HEAD_DIM + lane % EACH * (WIDTH / EACH & ~1);
-  if (rows <= FEW_ROWS) return nullptr;
   return part < 2 ? exchange.qk.at(rows - 1, part * D + feature) : exchange.v.at(rows - 1, feature);
 }
 
@@ -55,7 +55,7 @@ __device__ __forceinline__ void load_operands(Operands<1>& in, const Exchange& e
   constexpr int EACH = 2 * HALVES;
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   uint4 all[3 * EACH];
-  receive(all, attention_sample<1>(exchange, head, rows), [&](int i) -> const void* {
+  receive(all, HALVES > 1 ? attention_sample<1>(exchange, head, rows) : nullptr, [&](int i) -> const void* {
     const int part = i / EACH, k = i % EACH;  // Q, K, V
     const int row = part == 0 ? k / 2 * 8 + g : part == 1 ? in.key_of_k(k) : in.key_of_v(k);
     if (row >= rows) return nullptr;
@@ -68,29 +68,36 @@ __device__ __forceinline__ void load_operands(Operands<1>& in, const Exchange& e
   for (int i = EACH; i < 4; ++i) in.q[i] = in.k[i] = in.v[i] = make_uint4(0, 0, 0, 0);
 }
 
-/* By all warps together, for HEADS / MT heads from `first` on. */
-template <int MT, int K_PITCH, int V_PITCH>
+/* By all warps together, for HEADS_HERE heads from `first` on; Q for `head` of them. */
+template <int MT, int HEADS_HERE, int K_PITCH, int V_PITCH>
 __device__ __forceinline__ void load_operands(Operands<MT>& in, const Exchange& exchange, int first, int head,
                                               int query, int rows, __half* staged_k, __half* staged_v) {
+  constexpr int AT_ONCE = THREADS / 8, ROUNDS = HEADS_HERE * 16 * MT / AT_ONCE;  // rows of a head
+  static_assert(HEADS_HERE * 16 * MT % AT_ONCE == 0);
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  const int place = threadIdx.x / 8, chunk = threadIdx.x % 8 * 8;  // place: a row of a head; 48 of the 192 at a time
-  uint4 all[12];
-  receive(all, attention_sample<HEADS / MT>(exchange, first, rows), [&](int i) -> const void* {
-    if (i >= 8) {
-      const int row = query + (i - 8) / 2 * 8 + g;
-      return row < rows ? exchange.qk.at(row, (first + head) * HEAD_DIM + 32 * (i % 2) + 8 * t) : nullptr;
+  const int place = threadIdx.x / 8, chunk = threadIdx.x % 8 * 8;
+  uint4 all[2 * ROUNDS + 4];
+  named_barrier_sync(COMPUTING, THREADS);  // qkv's sums may have lain where K and V go
+  receive(all, attention_sample<HEADS_HERE>(exchange, first, rows), [&](int i) -> const void* {
+    if (i >= 2 * ROUNDS) {
+      const int k = i - 2 * ROUNDS, row = query + k / 2 * 8 + g;
+      if (row >= rows || head >= HEADS_HERE) return nullptr;
+      return exchange.qk.at(row, (first + head) * HEAD_DIM + 32 * (k % 2) + 8 * t);
     }
-    const int p = place + 48 * (i % 4), row = p % (16 * MT), feature = (first + p / (16 * MT)) * HEAD_DIM + chunk;
+    const int p = place + AT_ONCE * (i % ROUNDS), row = p % (16 * MT),
+              feature = (first + p / (16 * MT)) * HEAD_DIM + chunk;
     if (row >= rows) return nullptr;
-    return i < 4 ? exchange.qk.at(row, D + feature) : exchange.v.at(row, feature);
+    return i < ROUNDS ? exchange.qk.at(row, D + feature) : exchange.v.at(row, feature);
   });
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    *reinterpret_cast<uint4*>(staged_k + (place + 48 * i) * K_PITCH + chunk) = all[i];
-    *reinterpret_cast<uint4*>(staged_v + (place + 48 * i) * V_PITCH + chunk) = all[4 + i];
-    in.q[i] = all[8 + i];
+  for (int i = 0; i < ROUNDS; ++i) {
+    *reinterpret_cast<uint4*>(staged_k + (place + AT_ONCE * i) * K_PITCH + chunk) = all[i];
+    *reinterpret_cast<uint4*>(staged_v + (place + AT_ONCE * i) * V_PITCH + chunk) = all[ROUNDS + i];
   }
-  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < 4; ++i) in.q[i] = all[2 * ROUNDS + i];
+  named_barrier_sync(COMPUTING, THREADS);
+  if (head >= HEADS_HERE) return;
 #pragma unroll
   for (int i = 0; i < 4 * MT; ++i) {
     in.k[i] =
@@ -144,7 +151,7 @@ __device__ __forceinline__ void attention(const Operands<MT>& in, const Keys (&k
       }
     sum += __shfl_xor_sync(0xffffffffu, sum, 1);
     sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-    inverse[r] = 1.0f / sum;
+    inverse[r] = __fdividef(1.0f, sum);
   }
 
   float o[8][4];

@@ -23,14 +23,14 @@ struct Bystander {
   }
 
   // The vectors that make the operands of products large; those of the residual stream overflow nothing.
-  __device__ __forceinline__ void watch(const Vectors& v, Guard& guard) const {
+  __device__ __forceinline__ void watch(const Vectors& v, unsigned* alarms, unsigned& loud) const {
     if (index < 0) return;
     const int lane = threadIdx.x % 32;
     for (int i = 32 * (index * WARPS + threadIdx.x / 32); i < 4 * D + QKV + FFN; i += 32 * count * WARPS) {
       const auto look = [&](const float* p, int alarm, float usual) {
         const unsigned bits = __float_as_uint(load_early_word(p + lane)) & 0x7fffffffu;
         const float largest = __uint_as_float(__reduce_max_sync(0xffffffffu, bits));
-        if (lane == 0) guard.note(raise(guard.alarms(), alarm, largest, usual));
+        if (lane == 0 && raise(alarms, alarm, largest, usual)) loud = 1;
       };
       const int beta = i / D % 2;
       if (i < 2 * D)

@@ -17,7 +17,6 @@
 namespace small {
 
 constexpr uint32_t EMPTY = 0xffffffffu;
-constexpr int FEW_ROWS = 4;              // so few that a failed attempt costs nothing
 constexpr uint32_t PATIENCE = 1u << 22;  // polls before a launch that cannot finish ends as an error
 
 __device__ __forceinline__ float4 floats(uint4 v) {
@@ -47,10 +46,10 @@ __device__ __forceinline__ void receive(uint4 (&v)[N], const void* sample, At at
 }
 
 /* The same for one thread on its own. */
-__device__ __forceinline__ float4 receive_one(const float* p) {
+__device__ __forceinline__ float2 receive_one(const float* p) {
   for (uint32_t polls = 0;; ++polls) {
-    const uint4 v = load_strong(p);
-    if (max(max(v.x, v.y), max(v.z, v.w)) != EMPTY) return floats(v);
+    const uint2 v = load_strong_pair(p);
+    if (max(v.x, v.y) != EMPTY) return make_float2(__uint_as_float(v.x), __uint_as_float(v.y));
     if (polls > PATIENCE) __trap();
   }
 }
@@ -61,10 +60,14 @@ __device__ __forceinline__ void send(float* p, float4 v) {
 __device__ __forceinline__ void send(__half* p, float4 v) {
   store_strong(p, make_uint2(pack(v.x, v.y), pack(v.z, v.w)));
 }
+__device__ __forceinline__ void send(float* p, float2 v) {
+  store_strong(p, make_uint2(__float_as_uint(v.x), __float_as_uint(v.y)));
+}
+__device__ __forceinline__ void send(__half* p, float2 v) { store_strong(p, pack(v.x, v.y)); }
 
-/* Makes ready for the next launch what the last one wrote. All threads of all CTAs share the work. */
+/* Makes ready for the next launch what the last one wrote. The producers of all CTAs share the work. */
 __device__ inline void clear(Exchange& old, uint32_t rows, bool split, bool split_proj) {
-  const uint32_t first = blockIdx.x * THREADS + threadIdx.x, step = gridDim.x * THREADS;
+  const uint32_t first = blockIdx.x * 32 + threadIdx.x % 32, step = gridDim.x * 32;
   const auto fill = [&](void* p, uint32_t bytes) {
     for (uint32_t i = first; i < bytes / 16; i += step)
       store_strong(static_cast<uint4*>(p) + i, make_uint4(EMPTY, EMPTY, EMPTY, EMPTY));

@@ -7,6 +7,7 @@
    however far the mean is from zero. */
 #pragma once
 
+#include "common/sync_sm90a.cuh"
 #include "small/exchange.cuh"
 #include "small/layout.cuh"
 #include "small/ptx.cuh"
@@ -22,27 +23,38 @@ __device__ __forceinline__ float sum_over_t(float v) {
   return v + __shfl_xor_sync(0xffffffffu, v, 2);
 }
 
+/* Mean and sum of squared deviations of as many numbers here as there (Chan et al., 1983), `half` being half of how
+ * many. */
+__device__ __forceinline__ float2 merge(float2 a, float half, int lanes) {
+  const float2 b = make_float2(__shfl_xor_sync(0xffffffffu, a.x, lanes), __shfl_xor_sync(0xffffffffu, a.y, lanes));
+  const float d = a.x - b.x;
+  return make_float2(0.5f * (a.x + b.x), fmaf(d * half, d, a.y + b.y));
+}
+
 /* Of 8 HALVES rows. gamma[s], beta[s]: of features 64 warp + 16 s + 4 t ... + 3. a[s][0]: the fragment of step s. */
 template <int HALVES>
 __device__ __forceinline__ void layernorm(const float4 (&x)[2][4], const float4 (&gamma)[4], const float4 (&beta)[4],
                                           Moments& moments, uint32_t (&a)[4][1][4]) {
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  float4 d[HALVES][4];  // from the mean of the lane's own 16
+  float own[HALVES];
 #pragma unroll
   for (int j = 0; j < HALVES; ++j) {
-    float sum = 0;
+    float sums[4], squares[4];
 #pragma unroll
-    for (int s = 0; s < 4; ++s) sum += (x[j][s].x + x[j][s].y) + (x[j][s].z + x[j][s].w);
-    const float mean = sum_over_t(sum) * (1.0f / 64);
-    float square = 0;
+    for (int s = 0; s < 4; ++s) sums[s] = (x[j][s].x + x[j][s].y) + (x[j][s].z + x[j][s].w);
+    own[j] = ((sums[0] + sums[1]) + (sums[2] + sums[3])) * (1.0f / 16);
 #pragma unroll
     for (int s = 0; s < 4; ++s) {
-      const float4 d = make_float4(x[j][s].x - mean, x[j][s].y - mean, x[j][s].z - mean, x[j][s].w - mean);
-      square += (d.x * d.x + d.y * d.y) + (d.z * d.z + d.w * d.w);
+      d[j][s] = make_float4(x[j][s].x - own[j], x[j][s].y - own[j], x[j][s].z - own[j], x[j][s].w - own[j]);
+      squares[s] =
+          fmaf(d[j][s].x, d[j][s].x, fmaf(d[j][s].y, d[j][s].y, fmaf(d[j][s].z, d[j][s].z, d[j][s].w * d[j][s].w)));
     }
-    square = sum_over_t(square);
-    if (t == 0) moments.part[warp][8 * j + g] = make_float2(mean, square);
+    const float2 part =
+        merge(merge(make_float2(own[j], (squares[0] + squares[1]) + (squares[2] + squares[3])), 8, 1), 16, 2);
+    if (t == 0) moments.part[warp][8 * j + g] = part;
   }
-  __syncthreads();
+  named_barrier_sync(COMPUTING, THREADS);
 #pragma unroll
   for (int j = 0; j < 2; ++j) {
     if (j >= HALVES) {
@@ -50,23 +62,24 @@ __device__ __forceinline__ void layernorm(const float4 (&x)[2][4], const float4 
       for (int s = 0; s < 4; ++s) a[s][0][j] = a[s][0][j + 2] = 0;
       continue;
     }
-    float2 part[WARPS / 4];  // lane t takes every fourth warp's
-    float mean = 0, square = 0;
+    float2 part[3];  // lane t takes every fourth warp's
 #pragma unroll
-    for (int w = 0; w < WARPS / 4; ++w) {
-      part[w] = moments.part[4 * w + t][8 * j + g];
-      mean += part[w].x;
-    }
-    mean = sum_over_t(mean) * (1.0f / WARPS);
+    for (int w = 0; w < 3; ++w) part[w] = moments.part[4 * w + t][8 * j + g];
+    const float mean = ((part[0].x + part[1].x) + part[2].x) * (1.0f / 3);
+    float squares = (part[0].y + part[1].y) + part[2].y;
 #pragma unroll
-    for (int w = 0; w < WARPS / 4; ++w) square += part[w].y + 64.0f * (part[w].x - mean) * (part[w].x - mean);
-    const float2 row = make_float2(mean, rsqrtf(sum_over_t(square) * (1.0f / D) + LN_EPS));
+    for (int w = 0; w < 3; ++w) squares = fmaf(64.0f * (part[w].x - mean), part[w].x - mean, squares);
+    const float2 row = merge(merge(make_float2(mean, squares), 96, 1), 192, 2);
+    float scale;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(scale) : "f"(fmaf(row.y, 1.0f / D, LN_EPS)));
+    const float shift = (own[j] - row.x) * scale;
 #pragma unroll
     for (int s = 0; s < 4; ++s) {
-      const float4 scale = gamma[s], shift = beta[s];
-      const float4 v = x[j][s];
-      a[s][0][j] = pack((v.x - row.x) * row.y * scale.x + shift.x, (v.y - row.x) * row.y * scale.y + shift.y);
-      a[s][0][j + 2] = pack((v.z - row.x) * row.y * scale.z + shift.z, (v.w - row.x) * row.y * scale.w + shift.w);
+      const float4 v = d[j][s];
+      a[s][0][j] = pack(fmaf(fmaf(v.x, scale, shift), gamma[s].x, beta[s].x),
+                        fmaf(fmaf(v.y, scale, shift), gamma[s].y, beta[s].y));
+      a[s][0][j + 2] = pack(fmaf(fmaf(v.z, scale, shift), gamma[s].z, beta[s].z),
+                            fmaf(fmaf(v.w, scale, shift), gamma[s].w, beta[s].w));
     }
   }
 }

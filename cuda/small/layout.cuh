@@ -11,9 +11,10 @@
 
 namespace small {
 
-constexpr int MAX_ROWS = 64;
-constexpr int WARPS = 12;  // a warp each for 64 input features of a 768-deep product, and for a head
-constexpr int THREADS = 32 * WARPS;
+constexpr int MAX_ROWS = 32;
+constexpr int WARPS = 12;  // that compute: a warp each for 64 input features of a 768-deep product, and for a head
+constexpr int THREADS = 32 * WARPS;  // that compute
+constexpr int BLOCK = THREADS + 32;  // and the producer's (producer.cuh)
 constexpr int MAX_GRID = 128;
 constexpr int COLS = 24;  // columns of a slice, but for the narrow matrices' up to 16 rows
 
@@ -53,20 +54,9 @@ template <int MT, bool SPLIT_PROJ_>
 struct Cut {
   static constexpr bool SPLIT = MT > 1, SPLIT_PROJ = SPLIT || SPLIT_PROJ_;
   using Qkv = Slice<small::Qkv, D, COLS>;
-  using Attn = Slice<small::Attn, D / MT, SPLIT ? COLS : 8>;
+  using Attn = Slice<small::Attn, SPLIT ? D / 4 : D, SPLIT ? COLS : 8>;
   using Fc = Slice<small::Fc, D, COLS>;
   using Proj = Slice<small::Proj, SPLIT_PROJ ? FFN / 4 : FFN, SPLIT_PROJ ? COLS : 8>;
-};
-
-/* How the warps of a CTA divide a product of MT row tiles: GROUPS along the rows, the rest along K. Along K a warp
-   reads each weight once but has more sums to lay down; two groups pay from 64 rows on, where a fragment is one read
-   (fp16), not four and a rounding (fp32). */
-template <int MT, class W>
-struct Share {
-  static constexpr int GROUPS = MT == 4 && sizeof(typename W::Element) == 2 ? 2 : 1;
-  static constexpr int TILES = MT / GROUPS, DEPTHS = WARPS / GROUPS;  // row tiles of a warp, parts of K
-  static __device__ __forceinline__ int row() { return threadIdx.x / 32 % GROUPS * TILES * 16; }
-  static __device__ __forceinline__ int depth() { return threadIdx.x / 32 / GROUPS; }
 };
 
 /* Activations lie in blocks of 64 bytes of neighbouring features, the rows of a block one behind the other: what a warp
@@ -100,6 +90,15 @@ struct alignas(16) Epoch {
 struct Workspace {
   Epoch epoch[MAX_GRID];
   Exchange copy[2];
+};
+
+/* Named barriers of a CTA; 0 is __syncthreads(). */
+enum Barrier {
+  COMPUTING = 1,  // the warps that compute
+  READY,          // the producer has set up what arrives at shared memory
+  ASKED,          // LN1's input has been asked for: W_qkv may be
+  OTHERS,         // other weights than W_qkv may be asked for
+  PROJ,           // W_proj may be asked for (producer.cuh)
 };
 
 /* The vectors among the parameters, in fp32. beta follows gamma. */

@@ -5,6 +5,7 @@
    tile + g and the rows that stream.cuh gives it for the matrix's GROUP. The vectors follow in fp32. */
 #pragma once
 
+#include "common/sync_sm90a.cuh"
 #include "small/layout.cuh"
 #include "small/ptx.cuh"
 
@@ -19,6 +20,10 @@ struct PackedWeights {
   using Element = __half;
   static constexpr bool SPLIT_PROJ = false;
   static constexpr int ARRIVALS = 1;
+  template <class S>
+  static __device__ __forceinline__ int part(int) {
+    return 0;
+  }
   struct Matrices {
     const Prepared* prepared;
   };
@@ -30,17 +35,17 @@ struct PackedWeights {
 
   template <class S>
   static __device__ __forceinline__ void bring(__half* to, float* bias_to, const Matrices& m, const float* bias,
-                                               int slice, uint64_t* bar, int first_warp) {
-    const int tile = static_cast<int>(threadIdx.x / 32) - first_warp;
-    if (threadIdx.x % 32 || tile < 0 || tile >= S::TILES) return;
+                                               int slice, uint64_t* bar) {
+    if (!elect_one()) return;
     const __half* from = matrix(m, typename S::Matrix{}) + (S::column(slice) * S::Matrix::K + S::row(slice) * 8);
-    copy_run(to + tile * S::ROWS * 8, from + tile * S::Matrix::K * 8, S::ROWS * 16, bar);
-    if (tile) return;
     barrier_expect(bar, (S::ROWS * 2 + 4) * S::WIDTH);
+#pragma unroll
+    for (int tile = 0; tile < S::TILES; ++tile)
+      copy_run(to + tile * S::ROWS * 8, from + tile * S::Matrix::K * 8, S::ROWS * 16, bar);
     copy_run(bias_to, bias + S::column(slice), S::WIDTH * 4, bar);
   }
-  static __device__ __forceinline__ void bring_norm(float* to, const float* from, uint64_t* bar, int thread) {
-    if (threadIdx.x != thread) return;
+  static __device__ __forceinline__ void bring_norm(float* to, const float* from, uint64_t* bar) {
+    if (!elect_one()) return;
     barrier_expect(bar, 2 * D * 4);
     copy_run(to, from, 2 * D * 4, bar);
   }

@@ -29,6 +29,9 @@ __device__ __forceinline__ void barrier_expect(uint64_t* bar, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(bar)), "r"(bytes)
                : "memory");
 }
+__device__ __forceinline__ void barrier_arrive(uint64_t* bar) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(bar)) : "memory");
+}
 // 9.7.13.15.16, mbarrier.try_wait. Bounded: a copy that never comes ends as an error.
 __device__ __forceinline__ void barrier_wait(uint64_t* bar, uint32_t parity) {
   for (uint32_t tries = 0;; ++tries) {
@@ -92,10 +95,24 @@ __device__ __forceinline__ void store_strong(void* p, uint2 v) {
   asm volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1, %2};" ::"l"(p), "r"(v.x), "r"(v.y) : "memory");
 }
 
+__device__ __forceinline__ uint2 load_strong_pair(const void* p) {
+  uint2 v;
+  asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p) : "memory");
+  return v;
+}
+__device__ __forceinline__ void store_strong(void* p, uint32_t v) {
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+
 // 9.7.9.8, ld: ordinary loads that stay where they are written, ahead of a wait
 __device__ __forceinline__ float4 load_early(const float* p) {
   float4 v;
   asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(p));
+  return v;
+}
+__device__ __forceinline__ float2 load_early_pair(const float* p) {
+  float2 v;
+  asm volatile("ld.global.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "l"(p));
   return v;
 }
 __device__ __forceinline__ float load_early_word(const float* p) {

@@ -30,25 +30,27 @@ struct Shared {
   alignas(128) Element fc[SIZE<typename C::Fc>];
   alignas(128) Element attn[SIZE<typename C::Attn>];
   alignas(128) Element proj_area[TIGHT ? 64 : SIZE<typename C::Proj>];
-  // K and V of a slice's heads, above 16 rows: HEADS / MT heads of 16 MT rows. The pitches keep the reads of
-  // attention.cuh free of bank conflicts.
-  static constexpr int K_PITCH = 96, V_PITCH = 72, STAGED = HEADS * 16 * (K_PITCH + V_PITCH);
+  // K and V of a slice's heads, above 16 rows. The pitches keep the reads of attention.cuh free of bank conflicts.
+  static constexpr int K_PITCH = 96, V_PITCH = 72, STAGED_ROWS = C::Attn::ROWS / HEAD_DIM * 16 * MT,
+                       STAGED = STAGED_ROWS * (K_PITCH + V_PITCH);
   static_assert(!TIGHT || STAGED * 2 <= SIZE<typename C::Qkv> * 4);
-  alignas(128) float sums_area[TIGHT ? 32 : MT > 1 && STAGED / 2 > WARPS* SUMS ? STAGED / 2 : WARPS * SUMS];
+  alignas(128) float sums_area[TIGHT ? 32 : MT > 1 && STAGED / 2 > WARPS* SUMS ? STAGED / 2 : WARPS* SUMS];
   alignas(128) float attn_sums[WARPS][16 * C::Attn::WIDTH];
-  alignas(128) float norm2[2 * D];  // gamma, beta
-  alignas(16) float base[D];        // of the row that is being put together, above 16 rows
+  alignas(128) float norm2[2 * D];                               // gamma, beta
+  alignas(128) float2 seen[TIGHT ? 4 : 1][TIGHT ? THREADS : 1];  // of each matrix by each thread (watch.cuh)
+  alignas(16) float base[D];                                     // of the row that is being put together, above 16 rows
   alignas(16) float b_qkv[COLS], b_attn[COLS], b_fc[COLS], b_proj[COLS];
   Moments moments;
-  uint64_t arrived[5];  // of what block.cuh names
-  unsigned loud;        // of the guard (watch.cuh)
+  uint64_t qkv_arrived[4], attn_arrived, norm2_arrived, fc_arrived, proj_arrived;
+  uint64_t watched[4];  // what was seen of each matrix has been laid down
+  unsigned loud;        // whether this CTA has raised an alarm
 
   __device__ __forceinline__ Element* qkv() { return qkv_area; }
   __device__ __forceinline__ Element* proj() { return TIGHT ? qkv_area : proj_area; }
   __device__ __forceinline__ __half* staged_k() {
     return TIGHT ? reinterpret_cast<__half*>(qkv_area) : reinterpret_cast<__half*>(sums_area);
   }
-  __device__ __forceinline__ __half* staged_v() { return staged_k() + HEADS * 16 * K_PITCH; }
+  __device__ __forceinline__ __half* staged_v() { return staged_k() + STAGED_ROWS * K_PITCH; }
   template <class S>
   __device__ __forceinline__ Summands sums(Element* weights) {
     static_assert(!TIGHT || SIZE<S> / WARPS >= 16 * MT * S::WIDTH);

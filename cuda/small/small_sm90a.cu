@@ -14,32 +14,41 @@ __device__ __forceinline__ small::Vectors vectors_of(const float* w) {
 // src/cuda/hopper/plan/few.rs and src/cuda/workspace.rs have these numbers too.
 template <int MT, class W>
 constexpr size_t SHARED = sizeof(small::Shared<MT, W>);
-static_assert(SHARED<1, small::Fp32Weights> == 190208 && SHARED<1, small::PackedWeights> == 171392);
-static_assert(SHARED<2, small::Fp32Weights> == 214784 && SHARED<2, small::PackedWeights> == 223616);
-static_assert(sizeof(small::Workspace) == 5310464 && sizeof(small::Prepared) == 14195712);
+static_assert(SHARED<1, small::Fp32Weights> == 202496 && SHARED<1, small::PackedWeights> == 171392);
+static_assert(SHARED<2, small::Fp32Weights> == 208640 && SHARED<2, small::PackedWeights> == 186752);
+static_assert(sizeof(small::Workspace) == 2656256 && sizeof(small::Prepared) == 14195712);
 
 }  // namespace
 
 #define SMALL(MT, HALVES, ROWS)                                                                                        \
-  extern "C" __global__ void __launch_bounds__(small::THREADS, 1)                                                      \
+  extern "C" __global__ void __launch_bounds__(small::BLOCK, 1)                                                        \
       small_f32_##ROWS(const float* x, float* output, const float* weights, small::Workspace* workspace, int rows,     \
                        int seq_len, int causal, float* x_copy,                                                         \
                        const __grid_constant__ small::Fp32Weights::Matrices maps, const __grid_constant__ Wake wake) { \
-    small::block<MT, HALVES, small::Fp32Weights>(x, output, maps, vectors_of(weights), *workspace, rows, seq_len,      \
-                                                 causal != 0, x_copy, &wake);                                          \
+    small::block<MT, HALVES, small::Fp32Weights>(                                                                      \
+        {x, output, maps, vectors_of(weights), *workspace, rows, seq_len, causal != 0, x_copy, &wake});                \
   }                                                                                                                    \
-  extern "C" __global__ void __launch_bounds__(small::THREADS, 1) small_f32_unaligned_##ROWS(                          \
+  extern "C" __global__ void __launch_bounds__(small::BLOCK, 1) small_f32_unaligned_##ROWS(                            \
       const float* x, float* output, const float* weights, small::Workspace* workspace, int rows, int seq_len,         \
       int causal, float* x_copy, const __grid_constant__ Wake wake) {                                                  \
-    small::block<MT, HALVES, small::UnalignedWeights>(x, output, {weights}, vectors_of(weights), *workspace, rows,     \
-                                                      seq_len, causal != 0, x_copy, &wake);                            \
+    const small::UnalignedWeights::Matrices from{weights};                                                             \
+    small::block<MT, HALVES, small::UnalignedWeights>(                                                                 \
+        {x, output, from, vectors_of(weights), *workspace, rows, seq_len, causal != 0, x_copy, &wake});                \
   }                                                                                                                    \
-  extern "C" __global__ void __launch_bounds__(small::THREADS, 1)                                                      \
+  extern "C" __global__ void __launch_bounds__(small::BLOCK, 1)                                                        \
       small_prepared_##ROWS(const float* x, float* output, const small::Prepared* p, small::Workspace* workspace,      \
                             int rows, int seq_len, int causal, float* x_copy) {                                        \
-    small::block<MT, HALVES, small::PackedWeights>(x, output, {p},                                                     \
-                                                   {p->norm1, p->b_qkv, p->b_attn, p->norm2, p->b_fc, p->b_proj},      \
-                                                   *workspace, rows, seq_len, causal != 0, x_copy, nullptr);           \
+    const small::PackedWeights::Matrices from{p};                                                                      \
+    small::block<MT, HALVES, small::PackedWeights>({x,                                                                 \
+                                                    output,                                                            \
+                                                    from,                                                              \
+                                                    {p->norm1, p->b_qkv, p->b_attn, p->norm2, p->b_fc, p->b_proj},     \
+                                                    *workspace,                                                        \
+                                                    rows,                                                              \
+                                                    seq_len,                                                           \
+                                                    causal != 0,                                                       \
+                                                    x_copy,                                                            \
+                                                    nullptr});                                                         \
   }
 
 SMALL(1, 1, 8)

@@ -8,6 +8,7 @@
    are neighbours, and with 8 or 24 columns to a slot the 32 lanes hit 32 banks. */
 #pragma once
 
+#include "common/sync_sm90a.cuh"
 #include "small/layout.cuh"
 #include "small/ptx.cuh"
 
@@ -25,20 +26,24 @@ struct Fp32Slices {
   }
 };
 
-/* Each kind of weights has bring(), which all threads call: a slice and its columns of the bias, arriving at `bar`. To
-   issue a copy takes a thread 0.1 us, so a few warps from `first_warp` on issue one each.
+/* Each kind of weights has bring(), which the producer warp calls: a slice and its columns of the bias, arriving at
+   `bar`, the rows of a warp at bar[part<S>(warp)], the bias with the first.
 
    A buffer aligned to 16 bytes: the copy engine orders the rows, the matrix being described to it as (K / (4 GROUP),
-   GROUP, 4, N) with the strides of rows 4 GROUP, 1, GROUP (outermost first). The box is (BLOCKS, GROUP, 4, WIDTH); the
-   host encodes one map for each matrix and width. */
+   GROUP, 4, N) with the strides of rows 4 GROUP, 1, GROUP (outermost first). The box is a whole slice,
+   (ROWS / (4 GROUP), GROUP, 4, WIDTH), or a quarter of it where everybody waits for it, W_qkv; the host encodes one map
+   for each matrix and width. */
 struct Fp32Weights : Fp32Slices {
   static constexpr int ARRIVALS = 1;
   struct Matrices {
     TensorMap qkv, attn, fc, proj;
   };
   template <class S>
-  static constexpr int BLOCKS =
-      S::ROWS / (4 * S::Matrix::GROUP) / (S::Matrix::GROUP == 16 ? (S::WIDTH == 8 ? 3 : S::ROWS / 192) : 4);
+  static constexpr int PARTS = S::Matrix::ALARM == MATRIX_QKV ? 4 : 1;
+  template <class S>
+  static __device__ __forceinline__ int part(int warp) {
+    return warp / (WARPS / PARTS<S>);
+  }
 
   static __device__ __forceinline__ const TensorMap* map(const Matrices& m, Qkv) { return &m.qkv; }
   static __device__ __forceinline__ const TensorMap* map(const Matrices& m, Attn) { return &m.attn; }
@@ -47,27 +52,32 @@ struct Fp32Weights : Fp32Slices {
 
   template <class S>
   static __device__ __forceinline__ void bring(float* to, float* bias_to, const Matrices& m, const float* bias,
-                                               int slice, uint64_t* bar, int first_warp) {
-    constexpr int STEP = 4 * S::Matrix::GROUP, COPIES = S::ROWS / STEP / BLOCKS<S>;
-    const int copy = static_cast<int>(threadIdx.x / 32) - first_warp;
-    if (threadIdx.x % 32 || copy < 0 || copy >= COPIES) return;
-    copy_box(to + copy * BLOCKS<S> * STEP * S::WIDTH, map(m, typename S::Matrix{}), S::column(slice), 0, 0,
-             S::row(slice) / STEP + copy * BLOCKS<S>, bar);
-    if (copy) return;
-    barrier_expect(bar, (S::ROWS + 1) * S::WIDTH * 4);
+                                               int slice, uint64_t* bar) {
+    constexpr int ROWS = S::ROWS / PARTS<S>, STEP = 4 * S::Matrix::GROUP;
+    if (!elect_one()) return;
+#pragma unroll
+    for (int i = 0; i < PARTS<S>; ++i) {
+      barrier_expect(bar + i, (ROWS + (i == 0)) * S::WIDTH * 4);
+      copy_box(to + i * ROWS * S::WIDTH, map(m, typename S::Matrix{}), S::column(slice), 0, 0,
+               (S::row(slice) + i * ROWS) / STEP, bar + i);
+    }
     copy_run(bias_to, bias + S::column(slice), S::WIDTH * 4, bar);
   }
-  static __device__ __forceinline__ void bring_norm(float* to, const float* from, uint64_t* bar, int thread) {
-    if (threadIdx.x != thread) return;
+  static __device__ __forceinline__ void bring_norm(float* to, const float* from, uint64_t* bar) {
+    if (!elect_one()) return;
     barrier_expect(bar, 2 * D * 4);
     copy_run(to, from, 2 * D * 4, bar);
   }
   static __device__ __forceinline__ float4 vector(const float* p) { return load_early(p); }
 };
 
-/* A buffer aligned only to floats: every thread copies single words, several times slower. */
+/* A buffer aligned only to floats: the producer's threads copy single words, many times slower. */
 struct UnalignedWeights : Fp32Slices {
-  static constexpr int ARRIVALS = THREADS;
+  static constexpr int ARRIVALS = 32;
+  template <class S>
+  static __device__ __forceinline__ int part(int) {
+    return 0;
+  }
   struct Matrices {
     const float* weights;
   };
@@ -79,21 +89,21 @@ struct UnalignedWeights : Fp32Slices {
 
   template <class S>
   static __device__ __forceinline__ void bring(float* to, float* bias_to, const Matrices& m, const float* bias,
-                                               int slice, uint64_t* bar, int) {
-    constexpr int AT_ONCE = THREADS / S::WIDTH;  // rows
-    static_assert(S::ROWS % AT_ONCE == 0);
-    const int r = threadIdx.x / S::WIDTH, c = threadIdx.x % S::WIDTH;
+                                               int slice, uint64_t* bar) {
+    const int lane = threadIdx.x % 32;
     const float* from =
-        m.weights + S::Matrix::OFFSET + static_cast<size_t>(S::row(slice) + r) * S::Matrix::N + S::column(slice) + c;
+        m.weights + S::Matrix::OFFSET + static_cast<size_t>(S::row(slice)) * S::Matrix::N + S::column(slice);
 #pragma unroll 4
-    for (int i = 0; i < S::ROWS / AT_ONCE; ++i)
-      copy_word(shared_address(to + slot_of<S::Matrix::GROUP>(i * AT_ONCE + r) * S::WIDTH + c),
-                from + static_cast<size_t>(i) * AT_ONCE * S::Matrix::N);
-    if (threadIdx.x < S::WIDTH) copy_word(shared_address(bias_to + threadIdx.x), bias + S::column(slice) + threadIdx.x);
+    for (int i = lane; i < S::ROWS * S::WIDTH; i += 32) {
+      const int r = i / S::WIDTH, c = i % S::WIDTH;
+      copy_word(shared_address(to + slot_of<S::Matrix::GROUP>(r) * S::WIDTH + c),
+                from + static_cast<size_t>(r) * S::Matrix::N + c);
+    }
+    if (lane < S::WIDTH) copy_word(shared_address(bias_to + lane), bias + S::column(slice) + lane);
     barrier_arrive_after_copies(bar);
   }
-  static __device__ __forceinline__ void bring_norm(float* to, const float* from, uint64_t* bar, int) {
-    for (int i = threadIdx.x; i < 2 * D; i += THREADS) copy_word(shared_address(to + i), from + i);
+  static __device__ __forceinline__ void bring_norm(float* to, const float* from, uint64_t* bar) {
+    for (int i = threadIdx.x % 32; i < 2 * D; i += 32) copy_word(shared_address(to + i), from + i);
     barrier_arrive_after_copies(bar);
   }
   static __device__ __forceinline__ float4 vector(const float* p) {

@@ -49,7 +49,7 @@ pub const AWAKE: std::ops::Range<usize> = 192..256;
 /// Bytes of the counters that the exact kernel's memory begins with.
 const COUNTERS: usize = 256;
 /// Bytes of what Hopper's few-token kernel keeps, and of its form of prepared weights (cuda/small).
-const FEW: [usize; 2] = [5_310_464, 14_195_712];
+const FEW: [usize; 2] = [2_656_256, 14_195_712];
 
 /// Bytes a row of h, x1, and of f, which takes the place of qkv: what is written where L2 already has lines pushes nothing out. For the same reason x1 lies in
 /// the output where this has been measured.

@@ -380,12 +380,13 @@ impl Call<'_> {
         if weights != FewWeights::Aligned {
             return Ok(arguments);
         }
-        let attn = if FEW[tile].rows > 16 { (24, 3) } else { (8, 4) };
+        // A box is a whole slice, or a quarter of it (cuda/small/stream.cuh).
+        let attn = if FEW[tile].rows > 16 { (24, 3) } else { (8, 12) };
         let maps = [
             views::stream(from, W_QKV.offset, D, QKV, 4, (24, 12)).encode()?,
             views::stream(from, W_ATTN.offset, D, D, 16, attn).encode()?,
-            views::stream(from, W_FC.offset, D, FFN, 4, (24, 12)).encode()?,
-            views::stream(from, W_PROJ.offset, FFN, D, 8, (24, 6)).encode()?,
+            views::stream(from, W_FC.offset, D, FFN, 4, (24, 48)).encode()?,
+            views::stream(from, W_PROJ.offset, FFN, D, 8, (24, 24)).encode()?,
         ];
         Ok(arguments.maps(&maps.each_ref()))
     }
