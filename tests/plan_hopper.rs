@@ -25,9 +25,16 @@ fn plans() -> impl Iterator<Item = (usize, Shape, Vec<Launch>)> {
     let edges = (320..=4224).step_by(16).flat_map(|size| [size - 1, size, size + 1]);
     let sizes = (1..=300).chain(edges).chain([8192, 10_007, 131_072, 1 << 20]);
     let shapes = sizes.flat_map(|seq_len| {
-        [(1, false, false), (1, true, true), (3, true, false), (2, false, true)].map(|(batch, causal, prepared)| {
-            Shape { batch, seq_len, causal, prepared, precision: SolvePrecision::Fast, guarded: true }
-        })
+        [(1, false, false), (1, true, true), (3, true, false), (9, true, false), (2, false, true)].map(
+            |(batch, causal, prepared)| Shape {
+                batch,
+                seq_len,
+                causal,
+                prepared,
+                precision: SolvePrecision::Fast,
+                guarded: true,
+            },
+        )
     });
     shapes.flat_map(|shape| SMS.map(|sms| (sms, shape, forward(chip(sms), shape, true))))
 }
@@ -38,6 +45,7 @@ fn few_rows_are_one_resident_launch() {
         let [launch] = &plan[..] else { panic!("{shape:?}: {plan:?}") };
         let Kernel::Few { tile, .. } = launch.kernel else { panic!("{launch:?}") };
         assert!(FEW[tile].rows >= shape.rows(), "{shape:?} in {launch:?}");
+        assert_eq!(FEW[tile].single, shape.seq_len == 1 && shape.rows() <= 8, "{shape:?} in {launch:?}");
         assert!(launch.grid[0] as usize <= sms, "all blocks at once: {launch:?} on {sms}");
     }
 }

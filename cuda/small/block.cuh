@@ -4,9 +4,12 @@
    Shapes: x, output (rows, 768) fp32, rows = batch seq_len <= 16 MT, 8 where HALVES is 1; they may be the same buffer.
    Grid: min(SMs, 128), all resident at once, hence a cooperative launch; 416 threads: twelve warps compute, one brings
    (producer.cuh).
-   Shared memory: sizeof(Shared<MT, W>), 167 to 204 KB. A CTA's weights are on their way long before they are used.
-   Limiter: the exchanges of activations through L2, one after the other (three up to 16 rows, six above), and above 16
-   rows the bytes from L2 to the SMs, activations and weights together.
+   Shared memory: sizeof(Shared<MT, W, SINGLE>), 143 to 204 KB. A CTA's weights are on their way long before they are
+   used. Limiter: the exchanges of activations through L2, one after the other (three up to 16 rows, six above), and the
+   bytes from L2 to the SMs, activations and weights together.
+
+   SINGLE: sequences of one token. The softmax over a single key is 1, so attention is V, and Q and K are not computed;
+   their weights are looked at for alarms only.
 
    x is read before anything that output depends on is sent, and output is written after everything was received: they
    may be the same. `x_copy` gets x once more, `wake` tells what to do about unusual fp32 weights; both may be null. A
@@ -60,9 +63,9 @@ __device__ __forceinline__ void load_norm_row(Row& x, Row& gamma, Row& beta, con
 }
 
 /* The twelve warps that compute. */
-template <int MT, int HALVES, class W>
-__device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W>& shared) {
-  using C = Cut<MT, W::SPLIT_PROJ>;
+template <int MT, int HALVES, bool SINGLE, class W>
+__device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGLE>& shared) {
+  using C = Cut<MT, W::FP32, SINGLE>;
   using QkvS = typename C::Qkv;
   using AttnS = typename C::Attn;
   using FcS = typename C::Fc;
@@ -87,7 +90,7 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W>& shar
   named_barrier_arrive(ASKED, BLOCK);
   const uint32_t launches = load_strong_word(&call.workspace.epoch[blockIdx.x].launches);
   Exchange& exchange = call.workspace.copy[launches % 2];
-  WatchOf<W> watch;
+  WatchOf<W> qkv_watch, watch;
   constexpr int STEPS = D / WARPS / 16;
   uint32_t a[STEPS][MT][4];
   uint32_t parity =
@@ -108,29 +111,30 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W>& shar
       receive_fragments<MT>(exchange.h[0], rows, a);
     else
       layernorm<HALVES>(v, gamma, beta, shared.moments, a);
-    if (!shared.TIGHT) named_barrier_arrive(OTHERS, BLOCK);  // when LN1 has its input
     named_barrier_sync(READY, BLOCK);
     for (int slice = place.wide; slice < QkvS::COUNT; slice += place.grid) {
       if (slice != place.wide) next_slice();
-      barrier_wait(&shared.qkv_arrived[W::template part<QkvS>(warp)], parity);
-      if (shared.TIGHT && slice == place.wide) named_barrier_arrive(OTHERS, BLOCK);  // when W_qkv is there
+      barrier_wait(&shared.qkv_arrived[16 * STEPS * warp / QkvS::PART_ROWS], parity);
       Fragments<QkvS, W, STEPS> weights;
       weights.take(shared.qkv(), STEPS * warp);
-      dense<HALVES>(a, weights, shared.qkv_sums(), shared.b_qkv, &shared.qkv_arrived[0], parity, slice, rows,
+      dense<HALVES>(a, weights, shared.qkv_sums(), shared.b_qkv, shared.qkv_arrived, parity, slice, rows,
                     [&](int row, int column, float2 sum) {
                       send(column < 2 * D ? exchange.qk.at(row, column) : exchange.v.at(row, column - 2 * D), sum);
                     });
-      watch.look(weights);
+      qkv_watch.look(weights);
     }
     if constexpr (PROJ_ASKED == WITH_QKV) async_fence();  // W_proj will lie where W_qkv and its sums lay
   } else {
     named_barrier_sync(READY, BLOCK);
   }
-  watch.lay_down(shared, MATRIX_QKV);
+  QueriesAndKeys<W> others;
+  if constexpr (SINGLE && shared.TIGHT)
+    others.ask(call.w_qkv, blockIdx.x);
+  else
+    qkv_watch.lay_down(shared, MATRIX_QKV);
   const Bystander bystander(QkvS::COUNT);
   if (call.x_copy) bystander.save(call.x, call.x_copy, rows);
   if (call.wake) bystander.watch(call.vectors, Guard{call.wake, launches}.alarms(), shared.loud);
-  if (!has_qkv) named_barrier_arrive(OTHERS, BLOCK);
 
   const auto lay_base = [&](int row) {  // of the row this warp will put together; a lane reads what it wrote
 #pragma unroll
@@ -142,11 +146,11 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W>& shar
   parity = 0;
   for (int slice = place.narrow; slice < AttnS::COUNT; slice += place.grid) {
     if (slice != place.narrow) next_slice();
-    attend<AttnS, W, MT, HALVES>(shared, &shared.attn_arrived, parity, exchange, call.x, slice, rows, call.seq_len,
-                                 call.causal, watch, [&] {
-                                   if (PROJ_ASKED == WITH_QKV && slice == place.narrow)
-                                     named_barrier_arrive(PROJ, BLOCK);
-                                 });
+    attend<AttnS, W, MT, HALVES, SINGLE>(shared, shared.attn_arrived, parity, exchange, call.x, slice, rows,
+                                         call.seq_len, call.causal, watch, [&] {
+                                           if (PROJ_ASKED == WITH_QKV && slice == place.narrow)
+                                             named_barrier_arrive(PROJ, BLOCK);
+                                         });
   }
   if (PROJ_ASKED == WITH_QKV && place.narrow >= AttnS::COUNT) named_barrier_arrive(PROJ, BLOCK);
   watch.lay_down(shared, MATRIX_ATTN);
@@ -154,11 +158,19 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W>& shar
     async_fence();
     named_barrier_arrive(PROJ, BLOCK);
   }
+  if constexpr (SINGLE && shared.TIGHT) {
+    for (int first = blockIdx.x;;) {
+      qkv_watch.look(others);
+      if ((first += others.ROWS * place.grid) >= D) break;
+      others.ask(call.w_qkv, first);
+    }
+    qkv_watch.lay_down(shared, MATRIX_QKV);
+  }
 
   parity = 0;
   Fragments<FcS, W, STEPS> fc;
   const auto take_fc = [&] {
-    barrier_wait(&shared.fc_arrived, parity);
+    barrier_wait(&shared.fc_arrived[16 * STEPS * warp / FcS::PART_ROWS], parity);
     fc.take(shared.fc, STEPS * warp);
   };
   if constexpr (!C::SPLIT) take_fc(), fc.pin();
@@ -186,7 +198,7 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W>& shar
   }
   for (int slice = place.wide; slice < FcS::COUNT; slice += place.grid) {
     if (slice != place.wide) next_slice(), take_fc();
-    dense<HALVES>(a, fc, shared.fc_sums(), shared.b_fc, &shared.fc_arrived, parity, slice, rows,
+    dense<HALVES>(a, fc, shared.fc_sums(), shared.b_fc, shared.fc_arrived, parity, slice, rows,
                   [&](int row, int column, float2 sum) {
                     send(exchange.f.at(row, column), make_float2(gelu(sum.x), gelu(sum.y)));
                   });
@@ -197,7 +209,7 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W>& shar
   parity = 0;
   for (int slice = place.narrow; slice < ProjS::COUNT; slice += place.grid) {
     if (slice != place.narrow) next_slice();
-    project<ProjS, W, MT, HALVES>(shared, &shared.proj_arrived, parity, exchange, slice, rows, call.output, watch,
+    project<ProjS, W, MT, HALVES>(shared, shared.proj_arrived, parity, exchange, slice, rows, call.output, watch,
                                   slice + place.grid >= ProjS::COUNT);
   }
   if (place.narrow >= ProjS::COUNT) watch.lay_down(shared, MATRIX_PROJ);
@@ -205,10 +217,10 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W>& shar
     call.workspace.epoch[blockIdx.x] = {launches + 1, static_cast<uint32_t>(rows), C::SPLIT, C::SPLIT_PROJ};
 }
 
-template <int MT, int HALVES, class W>
+template <int MT, int HALVES, bool SINGLE, class W>
 __device__ __forceinline__ void block(const Call<W>& call) {
   extern __shared__ __align__(128) unsigned char raw[];
-  auto& shared = *reinterpret_cast<Shared<MT, W>*>(raw);
+  auto& shared = *reinterpret_cast<Shared<MT, W, SINGLE>*>(raw);
   if (threadIdx.x / 32 == WARPS)
     produce(call, shared);
   else

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "common/alarm.cuh"
 #include "dims.h"
@@ -18,45 +19,56 @@ constexpr int BLOCK = THREADS + 32;  // and the producer's (producer.cuh)
 constexpr int MAX_GRID = 128;
 constexpr int COLS = 24;  // columns of a slice, but for the narrow matrices' up to 16 rows
 
-/* A matrix (K, N) of the block, its place in the caller's buffer, and GROUP: how many neighbouring k a lane takes for
-   its own, which is what its vector loads of A bring (stream.cuh). */
+/* A matrix (K, N) of the block, its place in the caller's buffer, the FIRST of its columns that is multiplied, and
+   GROUP: how many neighbouring k a lane takes for its own, which is what its vector loads of A bring (stream.cuh). */
 struct Qkv {
-  static constexpr int K = D, N = QKV, OFFSET = W_QKV, GROUP = 4, ALARM = MATRIX_QKV;
+  static constexpr int K = D, N = QKV, FIRST = 0, OFFSET = W_QKV, GROUP = 4, ALARM = MATRIX_QKV;
+};
+// All that sequences of one token need of it
+struct Values {
+  static constexpr int K = D, N = QKV, FIRST = 2 * D, OFFSET = W_QKV, GROUP = 4, ALARM = MATRIX_QKV;
 };
 struct Attn {
-  static constexpr int K = D, N = D, OFFSET = W_ATTN, GROUP = 16, ALARM = MATRIX_ATTN;
+  static constexpr int K = D, N = D, FIRST = 0, OFFSET = W_ATTN, GROUP = 16, ALARM = MATRIX_ATTN;
 };
 struct Fc {
-  static constexpr int K = D, N = FFN, OFFSET = W_FC, GROUP = 4, ALARM = MATRIX_FC;
+  static constexpr int K = D, N = FFN, FIRST = 0, OFFSET = W_FC, GROUP = 4, ALARM = MATRIX_FC;
 };
 struct Proj {
-  static constexpr int K = FFN, N = D, OFFSET = W_PROJ, GROUP = 8, ALARM = MATRIX_PROJ;
+  static constexpr int K = FFN, N = D, FIRST = 0, OFFSET = W_PROJ, GROUP = 8, ALARM = MATRIX_PROJ;
 };
+
+constexpr int MOST_PARTS = 6;
 
 /* The part of matrix M that a CTA takes: ROWS x WIDTH, K / ROWS splits of one column range lying next to each other in
  * the numbering. */
-template <class M, int ROWS_, int WIDTH_>
+template <class M, int ROWS_, int WIDTH_, int PARTS_>
 struct Slice {
   using Matrix = M;
   static constexpr int ROWS = ROWS_, WIDTH = WIDTH_, TILES = WIDTH / 8, SPLITS = M::K / ROWS;
-  static constexpr int COUNT = M::N / WIDTH * SPLITS;
-  static constexpr int STEPS = ROWS / 16 / WARPS;  // of the MMA, for each warp (attn: of its head, see there)
+  static constexpr int COUNT = (M::N - M::FIRST) / WIDTH * SPLITS;
+  static constexpr int PARTS = PARTS_, PART_ROWS = ROWS / PARTS;  // runs of rows, in which it comes (pace.cuh)
+  static_assert(PARTS <= MOST_PARTS && ROWS % PARTS == 0 && PART_ROWS % (4 * M::GROUP) == 0);
   static __device__ __forceinline__ int split(int slice) { return slice % SPLITS; }
   static __device__ __forceinline__ int row(int slice) { return slice % SPLITS * ROWS; }
-  static __device__ __forceinline__ int column(int slice) { return slice / SPLITS * WIDTH; }
+  static __device__ __forceinline__ int column(int slice) { return M::FIRST + slice / SPLITS * WIDTH; }
 };
 
 /* The cuts for MT tiles of 16 rows. Up to 16 rows each CTA normalises all rows for itself, and only fp32 weights have
    proj split along K across CTAs (rows of 8 columns, 32 bytes, are slow to bring). Above, work is divided so that the
    activations a CTA reads stay few, at the price of more exchanges: the two narrow products (768 columns) are split,
-   their sums meeting in the workspace, and a row is normalised once and sent round. */
-template <int MT, bool SPLIT_PROJ_>
+   their sums meeting in the workspace, and a row is normalised once and sent round. SINGLE: sequences of one token. */
+template <int MT, bool FP32, bool SINGLE>
 struct Cut {
-  static constexpr bool SPLIT = MT > 1, SPLIT_PROJ = SPLIT || SPLIT_PROJ_;
-  using Qkv = Slice<small::Qkv, D, COLS>;
-  using Attn = Slice<small::Attn, SPLIT ? D / 4 : D, SPLIT ? COLS : 8>;
-  using Fc = Slice<small::Fc, D, COLS>;
-  using Proj = Slice<small::Proj, SPLIT_PROJ ? FFN / 4 : FFN, SPLIT_PROJ ? COLS : 8>;
+  static constexpr bool SPLIT = MT > 1, SPLIT_PROJ = SPLIT || FP32;
+  static_assert(!(SINGLE && SPLIT));
+  // How slices come (pace.cuh): in parts of 6 to 16 KB, so many ahead
+  static constexpr int WIDE = FP32 ? 6 : 3, NARROW = FP32 ? 3 : 1, AHEAD = SPLIT ? 2 : FP32 ? 3 : 4;
+  static constexpr int UNROLL = SPLIT ? 1 : MOST_PARTS;
+  using Qkv = std::conditional_t<SINGLE, Slice<Values, D, 8, NARROW>, Slice<small::Qkv, D, COLS, WIDE>>;
+  using Attn = Slice<small::Attn, SPLIT ? D / 4 : D, SPLIT ? COLS : 8, NARROW>;
+  using Fc = Slice<small::Fc, D, COLS, WIDE>;
+  using Proj = Slice<small::Proj, SPLIT_PROJ ? FFN / 4 : FFN, SPLIT_PROJ ? COLS : 8, WIDE>;
 };
 
 /* Activations lie in blocks of 64 bytes of neighbouring features, the rows of a block one behind the other: what a warp
@@ -96,8 +108,7 @@ struct Workspace {
 enum Barrier {
   COMPUTING = 1,  // the warps that compute
   READY,          // the producer has set up what arrives at shared memory
-  ASKED,          // LN1's input has been asked for: W_qkv may be
-  OTHERS,         // other weights than W_qkv may be asked for
+  ASKED,          // LN1's input has been asked for: weights may be
   PROJ,           // W_proj may be asked for (producer.cuh)
 };
 

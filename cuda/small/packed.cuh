@@ -7,6 +7,7 @@
 
 #include "common/sync_sm90a.cuh"
 #include "small/layout.cuh"
+#include "small/pace.cuh"
 #include "small/ptx.cuh"
 
 namespace small {
@@ -18,31 +19,33 @@ struct Prepared {
 
 struct PackedWeights {
   using Element = __half;
-  static constexpr bool SPLIT_PROJ = false;
+  static constexpr bool FP32 = false;
   static constexpr int ARRIVALS = 1;
-  template <class S>
-  static __device__ __forceinline__ int part(int) {
-    return 0;
-  }
   struct Matrices {
     const Prepared* prepared;
   };
 
   static __device__ __forceinline__ const __half* matrix(const Matrices& m, Qkv) { return m.prepared->qkv; }
+  static __device__ __forceinline__ const __half* matrix(const Matrices& m, Values) { return m.prepared->qkv; }
   static __device__ __forceinline__ const __half* matrix(const Matrices& m, Attn) { return m.prepared->attn; }
   static __device__ __forceinline__ const __half* matrix(const Matrices& m, Fc) { return m.prepared->fc; }
   static __device__ __forceinline__ const __half* matrix(const Matrices& m, Proj) { return m.prepared->proj; }
 
-  template <class S>
+  template <class S, class P>
   static __device__ __forceinline__ void bring(__half* to, float* bias_to, const Matrices& m, const float* bias,
-                                               int slice, uint64_t* bar) {
-    if (!elect_one()) return;
-    const __half* from = matrix(m, typename S::Matrix{}) + (S::column(slice) * S::Matrix::K + S::row(slice) * 8);
-    barrier_expect(bar, (S::ROWS * 2 + 4) * S::WIDTH);
+                                               int slice, uint64_t* bar, P& pace) {
+    constexpr int ROWS = S::PART_ROWS;
+    const __half* const from = matrix(m, typename S::Matrix{}) + (S::column(slice) * S::Matrix::K + S::row(slice) * 8);
+#pragma unroll P::UNROLL
+    for (int i = 0; i < S::PARTS; ++i) {
+      pace.wait(bar + i);
+      if (!elect_one()) continue;
+      barrier_expect(bar + i, (ROWS * 2 + (i == 0) * 4) * S::WIDTH);
 #pragma unroll
-    for (int tile = 0; tile < S::TILES; ++tile)
-      copy_run(to + tile * S::ROWS * 8, from + tile * S::Matrix::K * 8, S::ROWS * 16, bar);
-    copy_run(bias_to, bias + S::column(slice), S::WIDTH * 4, bar);
+      for (int tile = 0; tile < S::TILES; ++tile)
+        copy_run(to + (tile * S::ROWS + i * ROWS) * 8, from + (tile * S::Matrix::K + i * ROWS) * 8, ROWS * 16, bar + i);
+      if (i == 0) copy_run(bias_to, bias + S::column(slice), S::WIDTH * 4, bar);
+    }
   }
   static __device__ __forceinline__ void bring_norm(float* to, const float* from, uint64_t* bar) {
     if (!elect_one()) return;

@@ -23,6 +23,12 @@ __device__ __forceinline__ void zero(float (&sums)[MT][TILES][4]) {
       for (int i = 0; i < 4; ++i) sums[m][u][i] = 0;
 }
 
+/* What of a slice's result this thread finishes: two columns of a row, if that row is there. */
+template <class S>
+struct Pair {
+  int row = threadIdx.x / (S::WIDTH / 2), c = threadIdx.x % (S::WIDTH / 2) * 2;
+};
+
 /* A warp's part of a slice, as the B of STEPS steps of the MMA. Where registers allow it is taken before the
    activations come: to read a slice of fp32 weights takes the SM 576 clocks (72 KB at 128 bytes a clock). */
 template <class S, class W, int STEPS>
@@ -125,12 +131,6 @@ __device__ __forceinline__ void receive_fragments(const Blocked<__half, D>& h, i
   for (int s = 0; s < FEATURES / 16; ++s) fragments<MT>(a[s], in[s / 2], s % 2);
 }
 
-/* What of a slice's result this thread finishes: two columns of a row, if that row is there. */
-template <class S>
-struct Pair {
-  int row = threadIdx.x / (S::WIDTH / 2), c = threadIdx.x % (S::WIDTH / 2) * 2;
-};
-
 /* The end of a product whose K is split over CTAs. Each row is finished by one of them, which adds the others' sums in
    their order; `sum` is this CTA's at first. Returns whether this thread holds a finished one. */
 template <class S, int MT>
@@ -150,17 +150,17 @@ __device__ __forceinline__ bool meet(float2& sum, float (&sums)[4][MAX_ROWS][D],
 /* a W + bias, `a` being this warp's share: QKV and FC. `finish` gets row, column and the sum of two columns.
 
    Here and below: what a copy brings is read behind the wait for it and in front of the next named barrier, behind
-   which racecheck no longer knows of that wait. */
+   which racecheck no longer knows of that wait. The bias comes with the first part. */
 template <int HALVES, class S, class W, int MT, int STEPS, class Finish>
 __device__ __forceinline__ void dense(const uint32_t (&a)[STEPS][MT][4], const Fragments<S, W, STEPS>& weights,
-                                      Summands area, const float* bias_at, uint64_t* bias_arrived, uint32_t parity,
+                                      Summands area, const float* bias_at, uint64_t* arrived, uint32_t parity,
                                       int slice, int rows, Finish finish) {
   const Pair<S> mine;
   float sums[MT][S::TILES][4];
   zero(sums);
 #pragma unroll
   for (int s = 0; s < STEPS; ++s) multiply(sums, a[s], weights.b[s]);
-  barrier_wait(bias_arrived, parity);
+  barrier_wait(arrived, parity);
   const float2 bias = pair(bias_at + mine.c);
   __syncwarp();
   lay_down<HALVES>(area.of(threadIdx.x / 32), sums);
@@ -172,7 +172,7 @@ __device__ __forceinline__ void dense(const uint32_t (&a)[STEPS][MT][4], const F
 
 /* Attention of this slice's heads, times its part of the output projection, + bias + x: x1. Where that is a sum over
    splits, only this slice's summand. `received` is called when q, k and v are there. */
-template <class S, class W, int MT, int HALVES, class Shared, class Received>
+template <class S, class W, int MT, int HALVES, bool SINGLE, class Shared, class Received>
 __device__ __forceinline__ void attend(Shared& shared, uint64_t* arrived, uint32_t parity, Exchange& exchange,
                                        const float* x, int slice, int rows, int seq_len, bool causal, WatchOf<W>& watch,
                                        Received received) {
@@ -184,27 +184,34 @@ __device__ __forceinline__ void attend(Shared& shared, uint64_t* arrived, uint32
   float2 residual = make_float2(0, 0);
   if (S::SPLITS == 1 && mine.row < rows) residual = load_early_pair(x + mine.row * D + column + mine.c);
   uint32_t a[4][1][4];
-  const int query = 16 * tile + threadIdx.x % 32 / 4;
-  const Keys keys[2] = {Keys(query, rows, seq_len, causal), Keys(query + 8, rows, seq_len, causal)};
   Fragments<S, W, 4> weights;
   float2 bias;
   if constexpr (MT == 1) {
-    barrier_wait(arrived, parity);
+    barrier_wait(arrived + HEAD_DIM * head / S::PART_ROWS, parity);
     weights.take(shared.attn, 4 * head), weights.pin();
+    barrier_wait(arrived, parity);
     bias = pair(shared.b_attn + mine.c);
   }
-  Operands<MT> in;
-  if constexpr (MT == 1)
-    load_operands<HALVES>(in, exchange, head, rows);
-  else
-    load_operands<MT, HEADS_HERE, Shared::K_PITCH, Shared::V_PITCH>(in, exchange, split * HEADS_HERE, head, 16 * tile,
-                                                                    rows, shared.staged_k(), shared.staged_v());
-  received();
+  if constexpr (SINGLE) {
+    receive_values<HALVES>(exchange, head, rows, reinterpret_cast<uint32_t(&)[4][4]>(a));
+    received();
+  } else {
+    const int query = 16 * tile + threadIdx.x % 32 / 4;
+    const Keys keys[2] = {Keys(query, rows, seq_len, causal), Keys(query + 8, rows, seq_len, causal)};
+    Operands<MT> in;
+    if constexpr (MT == 1)
+      load_operands<HALVES>(in, exchange, head, rows);
+    else
+      load_operands<MT, HEADS_HERE, Shared::K_PITCH, Shared::V_PITCH>(in, exchange, split * HEADS_HERE, head, 16 * tile,
+                                                                      rows, shared.staged_k(), shared.staged_v());
+    received();
+    if (head < HEADS_HERE) attention<MT, HALVES>(in, keys, reinterpret_cast<uint32_t(&)[4][4]>(a));
+  }
   if (head < HEADS_HERE) {
-    attention<MT, HALVES>(in, keys, reinterpret_cast<uint32_t(&)[4][4]>(a));
     float sums[1][S::TILES][4];
     zero(sums);
-    if constexpr (MT > 1) barrier_wait(arrived, parity), weights.take(shared.attn, 4 * head);
+    if constexpr (MT > 1)
+      barrier_wait(arrived + HEAD_DIM * head / S::PART_ROWS, parity), weights.take(shared.attn, 4 * head);
 #pragma unroll
     for (int s = 0; s < 4; ++s) multiply(sums, a[s], weights.b[s]);
     lay_down<HALVES>(shared.attn_sums[warp], sums);
@@ -264,9 +271,11 @@ __device__ __forceinline__ void project(Shared& shared, uint64_t* arrived, uint3
 #pragma unroll
   for (int chain = 0; chain < CHAINS; ++chain) zero(sums[chain]);
   Fragments<S, W, DEPTH / 16> weights;
-  barrier_wait(arrived, parity);
+  barrier_wait(arrived + DEPTH * warp / S::PART_ROWS, parity);
   weights.take(shared.proj(), DEPTH / 16 * warp);
   weights.pin();
+  barrier_wait(arrived, parity);
+  const float2 bias = pair(shared.b_proj + mine.c);
   watch.look(weights);
   if (last) watch.lay_down(shared, MATRIX_PROJ);
 #pragma unroll
@@ -289,7 +298,6 @@ __device__ __forceinline__ void project(Shared& shared, uint64_t* arrived, uint3
   for (int chain = 1; chain < CHAINS; ++chain)
 #pragma unroll
     for (int i = 0; i < MT * S::TILES * 4; ++i) (&sums[0][0][0][0])[i] += (&sums[chain][0][0][0])[i];
-  const float2 bias = pair(shared.b_proj + mine.c);
   if constexpr (!Shared::TIGHT) computing_sync();  // FC's sums may have lain where these go
   const Summands area = shared.proj_sums();
   __syncwarp();

@@ -14,6 +14,7 @@ struct Call {
   const float* x;
   float* output;
   const typename W::Matrices& matrices;
+  const float* w_qkv;  // of fp32 weights
   Vectors vectors;
   Workspace& workspace;
   int rows, seq_len;
@@ -28,15 +29,13 @@ struct Place {
   int grid = gridDim.x, wide = blockIdx.x, narrow = (blockIdx.x + 3 * (gridDim.x / 4)) % gridDim.x;
 };
 
-/* When W_proj is asked for. A CTA's words of the exchange stand behind all that it has asked for before, at 60 bytes a
-   clock, so W_proj comes under what is computed, not under an exchange: fp32 weights with q, k and v, when the place of
-   W_qkv is free as well, prepared ones with x1. Up to 8 rows the other way round took 0.1 to 0.2 and 0.1 to 0.6 us more
-   (H200). */
+/* When W_proj is asked for. Where it will lie in W_qkv's place, fp32, when that is free: when q, k and v have been
+   received, or used up. Else behind the others, but up to 16 rows when x1 has been received, so that it comes under LN2
+   and FC, not under an exchange: 8 to 16 rows -0.3 to -0.5 (H100). */
 enum Asked { AT_ONCE, WITH_QKV, BEHIND_ATTENTION, WITH_X1 };
 template <int MT, class W>
 __host__ __device__ constexpr Asked asked() {
-  constexpr bool TIGHT = Shared<MT, W>::TIGHT;
-  return MT > 1 ? (TIGHT ? BEHIND_ATTENTION : AT_ONCE) : (TIGHT ? WITH_QKV : WITH_X1);
+  return W::FP32 ? (MT > 1 ? BEHIND_ATTENTION : WITH_QKV) : (MT > 1 ? AT_ONCE : WITH_X1);
 }
 
 template <class S>
@@ -44,45 +43,48 @@ __device__ __forceinline__ int slices_from(int first) {
   return first < S::COUNT ? (S::COUNT - 1 - first) / static_cast<int>(gridDim.x) + 1 : 0;
 }
 
-template <int MT, class W>
-__device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W>& shared) {
-  using C = Cut<MT, W::SPLIT_PROJ>;
+template <int MT, class W, bool SINGLE>
+__device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGLE>& shared) {
+  using C = Cut<MT, W::FP32, SINGLE>;
   using QkvS = typename C::Qkv;
   using AttnS = typename C::Attn;
   using FcS = typename C::Fc;
   using ProjS = typename C::Proj;
   const Place place;
-  const auto bring_qkv = [&](int slice) {
-    W::template bring<QkvS>(shared.qkv(), shared.b_qkv, call.matrices, call.vectors.b_qkv, slice, shared.qkv_arrived);
+  Pace<C::AHEAD, C::UNROLL> first_slices;
+  AtOnce later_slices;
+  const auto bring_qkv = [&](int slice, auto& pace) {
+    W::template bring<QkvS>(shared.qkv(), shared.b_qkv, call.matrices, call.vectors.b_qkv, slice, shared.qkv_arrived,
+                            pace);
   };
-  const auto bring_attn = [&](int slice) {
-    W::template bring<AttnS>(shared.attn, shared.b_attn, call.matrices, call.vectors.b_attn, slice,
-                             &shared.attn_arrived);
+  const auto bring_attn = [&](int slice, auto& pace) {
+    W::template bring<AttnS>(shared.attn, shared.b_attn, call.matrices, call.vectors.b_attn, slice, shared.attn_arrived,
+                             pace);
   };
-  const auto bring_fc = [&](int slice) {
-    W::template bring<FcS>(shared.fc, shared.b_fc, call.matrices, call.vectors.b_fc, slice, &shared.fc_arrived);
+  const auto bring_fc = [&](int slice, auto& pace) {
+    W::template bring<FcS>(shared.fc, shared.b_fc, call.matrices, call.vectors.b_fc, slice, shared.fc_arrived, pace);
   };
-  const auto bring_proj = [&](int slice) {
+  const auto bring_proj = [&](int slice, auto& pace) {
     W::template bring<ProjS>(shared.proj(), shared.b_proj, call.matrices, call.vectors.b_proj, slice,
-                             &shared.proj_arrived);
+                             shared.proj_arrived, pace);
   };
   const auto bring_next = [&](int first, int count, auto bring) {
     for (int slice = first + place.grid; slice < count; slice += place.grid) {
       __syncthreads();  // the one before is used up
-      bring(slice);
+      bring(slice, later_slices);
     }
   };
   constexpr Asked PROJ_ASKED = asked<MT, W>();
   const auto bring_first_proj = [&] {
     if (PROJ_ASKED != AT_ONCE) named_barrier_sync(PROJ, BLOCK);
-    if (place.narrow < ProjS::COUNT) bring_proj(place.narrow);
+    if (place.narrow < ProjS::COUNT) bring_proj(place.narrow, first_slices);
   };
 
   if (elect_one()) {
+    for (uint64_t* bars : {shared.qkv_arrived, shared.attn_arrived, shared.fc_arrived, shared.proj_arrived})
 #pragma unroll
-    for (int i = 0; i < 4; ++i) barrier_init(&shared.qkv_arrived[i], W::ARRIVALS);
-    for (uint64_t* bar : {&shared.attn_arrived, &shared.norm2_arrived, &shared.fc_arrived, &shared.proj_arrived})
-      barrier_init(bar, W::ARRIVALS);
+      for (int i = 0; i < MOST_PARTS; ++i) barrier_init(bars + i, W::ARRIVALS);
+    barrier_init(&shared.norm2_arrived, W::ARRIVALS);
     for (uint64_t& bar : shared.watched) barrier_init(&bar, THREADS);
     barrier_init_fence();
     shared.loud = 0;
@@ -90,13 +92,11 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W>& shar
   __syncwarp();
   named_barrier_arrive(READY, BLOCK);
   named_barrier_sync(ASKED, BLOCK);  // not before: it would delay LN1's input
-  if (place.wide < QkvS::COUNT) bring_qkv(place.wide);
   const Epoch last = call.workspace.epoch[blockIdx.x];
-
-  named_barrier_sync(OTHERS, BLOCK);  // not before: they would delay LN1's input and W_qkv
+  if (place.wide < QkvS::COUNT) bring_qkv(place.wide, first_slices);
   W::bring_norm(shared.norm2, call.vectors.norm2, &shared.norm2_arrived);
-  if (place.narrow < AttnS::COUNT) bring_attn(place.narrow);
-  bring_fc(place.wide);
+  if (place.narrow < AttnS::COUNT) bring_attn(place.narrow, first_slices);
+  bring_fc(place.wide, first_slices);
   if constexpr (PROJ_ASKED == AT_ONCE) bring_first_proj();
   bring_next(place.wide, QkvS::COUNT, bring_qkv);
 
@@ -114,23 +114,20 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W>& shar
   bring_next(place.wide, FcS::COUNT, bring_fc);
   bring_next(place.narrow, ProjS::COUNT, bring_proj);
 
-  if constexpr (sizeof(typename W::Element) == 4) {
+  if constexpr (W::FP32) {
     const auto count = [](auto slice, int first, int times) {
       using S = decltype(slice);
       return slices_from<S>(first) * S::ROWS * S::WIDTH * times;
     };
-    const int qkv = count(QkvS(), place.wide, 1), attn = count(AttnS(), place.narrow, MT),
-              fc = count(FcS(), place.wide, 1), proj = count(ProjS(), place.narrow, 1);
+    const int qkv = count(QkvS(), place.wide, 1) + (SINGLE ? QueriesAndKeys<W>::count() : 0),
+              attn = count(AttnS(), place.narrow, MT), fc = count(FcS(), place.wide, 1),
+              proj = count(ProjS(), place.narrow, 1);
     bool loud = false;
+    // Rolled: unrolled it ended 2.5 us behind all others (H200), as cold code of one warp
 #pragma unroll 1
-    for (int m = 0; m < 4;
-         ++m) {  // rolled: unrolled it ended 2.5 us behind all others (H200), as cold code of one warp
-      barrier_wait(&shared.watched[m], 0);
-      loud |= report(shared.seen[m], guard.alarms(), m,
-                     m == MATRIX_QKV    ? qkv
-                     : m == MATRIX_ATTN ? attn
-                     : m == MATRIX_FC   ? fc
-                                        : proj);
+    for (int m = 0; m < 4; ++m) {
+      const int weights = m == MATRIX_QKV ? qkv : m == MATRIX_ATTN ? attn : m == MATRIX_FC ? fc : proj;
+      loud |= report(shared.seen[m], &shared.watched[m], guard.alarms(), m, static_cast<float>(weights));
     }
     if (threadIdx.x % 32 == 0) guard.judge(loud || shared.loud, awake);
   }

@@ -16,13 +16,13 @@ struct Summands {
   __device__ __forceinline__ float* of(int depth) const { return first + depth * stride; }
 };
 
-template <int MT, class W>
+template <int MT, class W, bool SINGLE>
 struct Shared {
-  using C = Cut<MT, W::SPLIT_PROJ>;
+  using C = Cut<MT, W::FP32, SINGLE>;
   using Element = typename W::Element;
   template <class S>
   static constexpr int SIZE = S::ROWS * S::WIDTH;
-  static constexpr bool TIGHT = sizeof(Element) == 4;
+  static constexpr bool TIGHT = W::FP32;
   static constexpr int SUMS = 16 * MT * COLS;
 
   alignas(128) Element qkv_area[TIGHT && SIZE<typename C::Proj> > SIZE<typename C::Qkv> ? SIZE<typename C::Proj>
@@ -33,7 +33,7 @@ struct Shared {
   // K and V of a slice's heads, above 16 rows. The pitches keep the reads of attention.cuh free of bank conflicts.
   static constexpr int K_PITCH = 96, V_PITCH = 72, STAGED_ROWS = C::Attn::ROWS / HEAD_DIM * 16 * MT,
                        STAGED = STAGED_ROWS * (K_PITCH + V_PITCH);
-  static_assert(!TIGHT || STAGED * 2 <= SIZE<typename C::Qkv> * 4);
+  static_assert(!(TIGHT && MT > 1) || STAGED * 2 <= SIZE<typename C::Qkv> * 4);
   alignas(128) float sums_area[TIGHT ? 32 : MT > 1 && STAGED / 2 > WARPS* SUMS ? STAGED / 2 : WARPS* SUMS];
   alignas(128) float attn_sums[WARPS][16 * C::Attn::WIDTH];
   alignas(128) float norm2[2 * D];                               // gamma, beta
@@ -41,7 +41,8 @@ struct Shared {
   alignas(16) float base[D];                                     // of the row that is being put together, above 16 rows
   alignas(16) float b_qkv[COLS], b_attn[COLS], b_fc[COLS], b_proj[COLS];
   Moments moments;
-  uint64_t qkv_arrived[4], attn_arrived, norm2_arrived, fc_arrived, proj_arrived;
+  uint64_t qkv_arrived[MOST_PARTS], attn_arrived[MOST_PARTS], fc_arrived[MOST_PARTS], proj_arrived[MOST_PARTS];
+  uint64_t norm2_arrived;
   uint64_t watched[4];  // what was seen of each matrix has been laid down
   unsigned loud;        // whether this CTA has raised an alarm
 

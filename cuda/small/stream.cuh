@@ -10,13 +10,14 @@
 
 #include "common/sync_sm90a.cuh"
 #include "small/layout.cuh"
+#include "small/pace.cuh"
 #include "small/ptx.cuh"
 
 namespace small {
 
 struct Fp32Slices {
   using Element = float;
-  static constexpr bool SPLIT_PROJ = true;
+  static constexpr bool FP32 = true;
 
   template <class S>
   static __device__ __forceinline__ uint2 fragment(const float* slice, int step, int tile) {
@@ -26,42 +27,37 @@ struct Fp32Slices {
   }
 };
 
-/* Each kind of weights has bring(), which the producer warp calls: a slice and its columns of the bias, arriving at
-   `bar`, the rows of a warp at bar[part<S>(warp)], the bias with the first.
+/* Each kind of weights has bring(), which the producer warp calls: a slice and its columns of the bias, part i arriving
+   at bar[i], the bias with the first.
 
    A buffer aligned to 16 bytes: the copy engine orders the rows, the matrix being described to it as (K / (4 GROUP),
-   GROUP, 4, N) with the strides of rows 4 GROUP, 1, GROUP (outermost first). The box is a whole slice,
-   (ROWS / (4 GROUP), GROUP, 4, WIDTH), or a quarter of it where everybody waits for it, W_qkv; the host encodes one map
-   for each matrix and width. */
+   GROUP, 4, N) with the strides of rows 4 GROUP, 1, GROUP (outermost first). The box is a part of a slice,
+   (PART_ROWS / (4 GROUP), GROUP, 4, WIDTH); the host encodes one map for each matrix and width. */
 struct Fp32Weights : Fp32Slices {
   static constexpr int ARRIVALS = 1;
   struct Matrices {
     TensorMap qkv, attn, fc, proj;
   };
-  template <class S>
-  static constexpr int PARTS = S::Matrix::ALARM == MATRIX_QKV ? 4 : 1;
-  template <class S>
-  static __device__ __forceinline__ int part(int warp) {
-    return warp / (WARPS / PARTS<S>);
-  }
 
   static __device__ __forceinline__ const TensorMap* map(const Matrices& m, Qkv) { return &m.qkv; }
+  static __device__ __forceinline__ const TensorMap* map(const Matrices& m, Values) { return &m.qkv; }
   static __device__ __forceinline__ const TensorMap* map(const Matrices& m, Attn) { return &m.attn; }
   static __device__ __forceinline__ const TensorMap* map(const Matrices& m, Fc) { return &m.fc; }
   static __device__ __forceinline__ const TensorMap* map(const Matrices& m, Proj) { return &m.proj; }
 
-  template <class S>
+  template <class S, class P>
   static __device__ __forceinline__ void bring(float* to, float* bias_to, const Matrices& m, const float* bias,
-                                               int slice, uint64_t* bar) {
-    constexpr int ROWS = S::ROWS / PARTS<S>, STEP = 4 * S::Matrix::GROUP;
-    if (!elect_one()) return;
-#pragma unroll
-    for (int i = 0; i < PARTS<S>; ++i) {
+                                               int slice, uint64_t* bar, P& pace) {
+    constexpr int ROWS = S::PART_ROWS, STEP = 4 * S::Matrix::GROUP;
+#pragma unroll P::UNROLL
+    for (int i = 0; i < S::PARTS; ++i) {
+      pace.wait(bar + i);
+      if (!elect_one()) continue;
       barrier_expect(bar + i, (ROWS + (i == 0)) * S::WIDTH * 4);
       copy_box(to + i * ROWS * S::WIDTH, map(m, typename S::Matrix{}), S::column(slice), 0, 0,
-               (S::row(slice) + i * ROWS) / STEP, bar + i);
+               S::row(slice) / STEP + i * (ROWS / STEP), bar + i);
+      if (i == 0) copy_run(bias_to, bias + S::column(slice), S::WIDTH * 4, bar);
     }
-    copy_run(bias_to, bias + S::column(slice), S::WIDTH * 4, bar);
   }
   static __device__ __forceinline__ void bring_norm(float* to, const float* from, uint64_t* bar) {
     if (!elect_one()) return;
@@ -71,13 +67,9 @@ struct Fp32Weights : Fp32Slices {
   static __device__ __forceinline__ float4 vector(const float* p) { return load_early(p); }
 };
 
-/* A buffer aligned only to floats: the producer's threads copy single words, many times slower. */
+/* A buffer aligned only to floats: the lanes copy single words, as many rows at a time as they hold. */
 struct UnalignedWeights : Fp32Slices {
   static constexpr int ARRIVALS = 32;
-  template <class S>
-  static __device__ __forceinline__ int part(int) {
-    return 0;
-  }
   struct Matrices {
     const float* weights;
   };
@@ -87,20 +79,26 @@ struct UnalignedWeights : Fp32Slices {
     return row % GROUP * 4 + row / GROUP % 4 + row / (4 * GROUP) * (4 * GROUP);
   }
 
-  template <class S>
+  template <class S, class P>
   static __device__ __forceinline__ void bring(float* to, float* bias_to, const Matrices& m, const float* bias,
-                                               int slice, uint64_t* bar) {
-    const int lane = threadIdx.x % 32;
+                                               int slice, uint64_t* bar, P& pace) {
+    constexpr int N = S::Matrix::N, GROUP = S::Matrix::GROUP, ROWS = 32 / S::WIDTH;  // at a time
+    static_assert(GROUP % ROWS == 0);
+    const int lane = threadIdx.x % 32, r = lane / S::WIDTH, c = lane % S::WIDTH;
     const float* from =
-        m.weights + S::Matrix::OFFSET + static_cast<size_t>(S::row(slice)) * S::Matrix::N + S::column(slice);
-#pragma unroll 4
-    for (int i = lane; i < S::ROWS * S::WIDTH; i += 32) {
-      const int r = i / S::WIDTH, c = i % S::WIDTH;
-      copy_word(shared_address(to + slot_of<S::Matrix::GROUP>(r) * S::WIDTH + c),
-                from + static_cast<size_t>(r) * S::Matrix::N + c);
+        m.weights + S::Matrix::OFFSET + static_cast<size_t>(S::row(slice) + r) * N + S::column(slice) + c;
+    uint32_t at = shared_address(to + slot_of<GROUP>(r) * S::WIDTH + c);
+#pragma unroll 1
+    for (int part = 0; part < S::PARTS; ++part) {
+      pace.wait(bar + part);
+      if (part == 0 && lane < S::WIDTH) copy_word(shared_address(bias_to + lane), bias + S::column(slice) + lane);
+#pragma unroll 1
+      for (int i = 0; i < S::PART_ROWS; i += 4 * GROUP, from += 4 * GROUP * N, at += 4 * GROUP * S::WIDTH * 4)
+#pragma unroll
+        for (int row = 0; row < 4 * GROUP; row += ROWS)
+          if (r < ROWS) copy_word(at + slot_of<GROUP>(row) * S::WIDTH * 4, from + row * N);
+      barrier_arrive_after_copies(bar + part);
     }
-    if (lane < S::WIDTH) copy_word(shared_address(bias_to + lane), bias + S::column(slice) + lane);
-    barrier_arrive_after_copies(bar);
   }
   static __device__ __forceinline__ void bring_norm(float* to, const float* from, uint64_t* bar) {
     for (int i = threadIdx.x % 32; i < 2 * D; i += 32) copy_word(shared_address(to + i), from + i);

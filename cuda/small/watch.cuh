@@ -87,11 +87,38 @@ struct Watch<true> {
   }
 };
 template <class W>
-using WatchOf = Watch<sizeof(typename W::Element) == 4>;
+using WatchOf = Watch<W::FP32>;
 
-/* By the producer warp: the alarms that follow from what all threads have laid down of `weights` numbers of a matrix.
- */
-__device__ __forceinline__ bool report(const float2 (&seen)[THREADS], unsigned* alarms, int matrix, int weights) {
+/* Q's and K's columns of W_qkv, which sequences of one token do not need: all CTAs look at some rows of them. */
+template <class W>
+struct QueriesAndKeys {
+  static constexpr int ROWS = D / MAX_GRID;  // at a time
+  static_assert(2 * D == 4 * THREADS);
+  float4 w[ROWS];
+
+  __device__ __forceinline__ void ask(const float* w_qkv, int first) {
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i) {
+      const int row = first + i * gridDim.x;
+      w[i] = row < D ? W::vector(w_qkv + row * QKV + 4 * threadIdx.x) : make_float4(0, 0, 0, 0);
+    }
+  }
+  template <class See>
+  __device__ __forceinline__ void each(See see) const {
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i) see(make_uint2(pack(w[i].x, w[i].y), pack(w[i].z, w[i].w)));
+  }
+  // How many of them this CTA looks at
+  static __device__ __forceinline__ int count() { return (D - 1 - blockIdx.x + gridDim.x) / gridDim.x * 2 * D; }
+};
+
+/* By the producer warp: the alarms that follow from what all threads lay down of `weights` numbers of a matrix. The
+   launch ends with the last of these, so it is found out quickly whether there is one: the root comes before the wait,
+   and divisions only with an alarm. */
+__device__ __forceinline__ bool report(const float2 (&seen)[THREADS], uint64_t* watched, unsigned* alarms, int matrix,
+                                       float weights) {
+  const float most = weights * usual_squares(weights);
+  barrier_wait(watched, 0);
   if (weights == 0) return false;
   Observation all;
 #pragma unroll
@@ -99,6 +126,13 @@ __device__ __forceinline__ bool report(const float2 (&seen)[THREADS], unsigned* 
     const float2 one = seen[32 * w + threadIdx.x % 32];
     all.largest = fmaxf(all.largest, one.x), all.squares += one.y;
   }
+  float largest = all.largest, squares = all.squares;
+#pragma unroll
+  for (int lanes = 16; lanes > 0; lanes /= 2) {
+    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, lanes));
+    squares += __shfl_xor_sync(0xffffffffu, squares, lanes);
+  }
+  if (TINY_WEIGHT <= largest && largest <= USUAL_WEIGHT && squares <= most) return false;
   return all.report(alarms, matrix, weights);
 }
 

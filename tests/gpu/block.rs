@@ -63,22 +63,24 @@ pub fn flat_rows(arch: Arch) {
     }
 }
 
-/// Every 4-byte alignment of each buffer, in place and not.
+/// Every 4-byte alignment of each buffer, in place and not; lengths of different kernels.
 pub fn misaligned(arch: Arch) {
-    let (seq_len, host_weights) = (37, weights(12));
-    let host_x = Random::new(12).uniforms(seq_len * D);
-    let wanted = reference(&host_x, &host_weights, 1, seq_len, false);
-    for (x_off, output_off, weights_off) in [(4, 0, 0), (0, 8, 0), (0, 0, 12), (12, 4, 8), (8, 8, 4)] {
-        let weights = Memory::new(Kind::Device, WEIGHTS_LEN, weights_off).with(&host_weights);
-        let x = Memory::new(Kind::Device, seq_len * D, x_off).with(&host_x);
-        let output = Memory::new(Kind::Device, seq_len * D, output_off);
-        let what = format!("offsets {x_off}, {output_off}, {weights_off}");
-        solve_in_place(device(arch), &tokens(&x, &output, 1, seq_len), &weight_span(&weights), Fast).expect(&what);
-        check_block(&output.read(), &wanted, &what);
-        output.check_guards();
-        solve_in_place(device(arch), &tokens(&x, &x, 1, seq_len), &weight_span(&weights), Fast).expect(&what);
-        check_block(&x.read(), &wanted, &what);
-        x.check_guards();
+    let host_weights = weights(12);
+    for seq_len in [1, 6, 13, 29, 37] {
+        let host_x = Random::new(12).uniforms(seq_len * D);
+        let wanted = reference(&host_x, &host_weights, 1, seq_len, false);
+        for (x_off, output_off, weights_off) in [(4, 0, 0), (0, 8, 0), (0, 0, 12), (12, 4, 8), (8, 8, 4)] {
+            let weights = Memory::new(Kind::Device, WEIGHTS_LEN, weights_off).with(&host_weights);
+            let x = Memory::new(Kind::Device, seq_len * D, x_off).with(&host_x);
+            let output = Memory::new(Kind::Device, seq_len * D, output_off);
+            let what = format!("{seq_len} tokens, offsets {x_off}, {output_off}, {weights_off}");
+            solve_in_place(device(arch), &tokens(&x, &output, 1, seq_len), &weight_span(&weights), Fast).expect(&what);
+            check_block(&output.read(), &wanted, &what);
+            output.check_guards();
+            solve_in_place(device(arch), &tokens(&x, &x, 1, seq_len), &weight_span(&weights), Fast).expect(&what);
+            check_block(&x.read(), &wanted, &what);
+            x.check_guards();
+        }
     }
 }
 
@@ -100,7 +102,9 @@ pub fn prepared(arch: Arch) {
     for causal in [false, true] {
         let options = BlockOptions { causal, max_tokens: 1100, ..BlockOptions::default() };
         let block = Prepared::on(device(arch), &weight_span(&weights), options).expect("create");
-        for (batch, seq_len) in [(1, 1), (1, 65), (3, 33), (2, 128), (7, 130), (1, 1024)] {
+        for (batch, seq_len) in
+            [(1, 1), (5, 1), (8, 1), (9, 1), (40, 1), (1, 65), (3, 33), (2, 128), (7, 130), (1, 1024)]
+        {
             let host_x = Random::new((batch * seq_len) as u64).uniforms(batch * seq_len * D);
             let (x, output) = (Memory::of(&host_x), Memory::poisoned(host_x.len()));
             block.forward(&tokens(&x, &output, batch, seq_len), Stream::LEGACY).expect("forward");

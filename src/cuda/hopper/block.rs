@@ -380,13 +380,14 @@ impl Call<'_> {
         if weights != FewWeights::Aligned {
             return Ok(arguments);
         }
-        // A box is a whole slice, or a quarter of it (cuda/small/stream.cuh).
-        let attn = if FEW[tile].rows > 16 { (24, 3) } else { (8, 12) };
+        // A box is a part of a slice (cuda/small/layout.cuh).
+        let qkv = if FEW[tile].single { (8, 16) } else { (24, 8) };
+        let attn = if FEW[tile].rows > 16 { (24, 1) } else { (8, 4) };
         let maps = [
-            views::stream(from, W_QKV.offset, D, QKV, 4, (24, 12)).encode()?,
+            views::stream(from, W_QKV.offset, D, QKV, 4, qkv).encode()?,
             views::stream(from, W_ATTN.offset, D, D, 16, attn).encode()?,
-            views::stream(from, W_FC.offset, D, FFN, 4, (24, 48)).encode()?,
-            views::stream(from, W_PROJ.offset, FFN, D, 8, (24, 24)).encode()?,
+            views::stream(from, W_FC.offset, D, FFN, 4, (24, 8)).encode()?,
+            views::stream(from, W_PROJ.offset, FFN, D, 8, (24, 4)).encode()?,
         ];
         Ok(arguments.maps(&maps.each_ref()))
     }

@@ -158,7 +158,7 @@ pub fn symbol(kernel: Kernel) -> String {
                 FewWeights::Unaligned => "f32_unaligned",
                 FewWeights::Prepared => "prepared",
             };
-            format!("small_{weights}_{}", FEW[tile].rows)
+            format!("small_{weights}_{}{}", FEW[tile].rows, if FEW[tile].single { "x1" } else { "" })
         }
         Kernel::FewPrepare => "small_prepare".into(),
         Kernel::TransposeQkv => "transpose_qkv".into(),

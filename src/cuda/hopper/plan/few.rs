@@ -3,20 +3,23 @@
 use super::{Kernel, Launch, NOTHING, count, shared_bytes};
 use crate::cuda::block::Shape;
 
-/// One form of the resident kernel: so many rows.
+/// One form of the resident kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FewTile {
     /// Most rows.
     pub rows: usize,
+    /// Whether it is for sequences of one token only, whose attention is V.
+    pub single: bool,
     /// Bytes of shared memory, from fp32 weights and from prepared ones.
     pub shared: [u32; 2],
 }
 
 /// The forms of the resident kernel, smallest first.
-pub const FEW: [FewTile; 3] = [
-    FewTile { rows: 8, shared: [202_496, 171_392] },
-    FewTile { rows: 16, shared: [202_496, 171_392] },
-    FewTile { rows: 32, shared: [208_640, 186_752] },
+pub const FEW: [FewTile; 4] = [
+    FewTile { rows: 8, single: true, shared: [202_624, 146_944] },
+    FewTile { rows: 8, single: false, shared: [202_624, 171_520] },
+    FewTile { rows: 16, single: false, shared: [202_624, 171_520] },
+    FewTile { rows: 32, single: false, shared: [208_768, 186_880] },
 ];
 /// Threads of the resident kernel: twelve warps that compute, one that brings.
 const FEW_THREADS: u32 = 416;
@@ -40,7 +43,8 @@ impl FewWeights {
 }
 
 pub(super) fn few(sms: usize, shape: Shape, aligned: bool) -> Launch {
-    let tile = FEW.iter().position(|tile| shape.rows() <= tile.rows).unwrap_or(FEW.len() - 1);
+    let fits = |tile: &FewTile| shape.rows() <= tile.rows && (!tile.single || shape.seq_len == 1);
+    let tile = FEW.iter().position(fits).unwrap_or(FEW.len() - 1);
     let weights = match (shape.prepared, aligned) {
         (true, _) => FewWeights::Prepared,
         (false, true) => FewWeights::Aligned,
