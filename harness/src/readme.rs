@@ -9,13 +9,11 @@ use crate::reason::{Failure, Reason};
 use crate::record::{Accuracy, Record, SEQS};
 use crate::report::json;
 
-/// Two lines of the README, and what is written between them.
-type Part = (&'static str, &'static str, fn(&Record) -> String);
+/// What is written between two lines of the README that name the record's file and this.
+type Part = (&'static str, fn(&Record) -> String);
 
-const PARTS: [Part; 2] = [
-    ("<!-- record:begin -->", "<!-- record:end -->", table),
-    ("<!-- numbers:begin -->", "<!-- numbers:end -->", numbers::table),
-];
+/// Not every record has its errors in the README.
+const PARTS: [Part; 2] = [("times", table), ("errors", numbers::table)];
 
 /// Architectures in the order of the table.
 const ARCHS: [&str; 4] = ["sm90a", "sm80", "sm75", "cpu"];
@@ -25,11 +23,21 @@ pub fn update(record: &Path, readme: &Path, check: bool) -> Result<Reason, Failu
     let from = Record::read(record)?;
     let text = std::fs::read_to_string(readme)
         .map_err(|e| Failure::new(Reason::Usage, format!("{} cannot be read: {e}", readme.display())))?;
-    let mut new = text.clone();
-    for (begin, end, write) in PARTS {
-        new = insert(&new, (begin, end), &write(&from)).ok_or_else(|| {
-            Failure::new(Reason::Usage, format!("{} has no lines {begin} and {end}", readme.display()))
-        })?;
+    let (mut new, mut found) = (text.clone(), false);
+    let file = from.file(Path::new(""));
+    for (what, write) in PARTS {
+        let [begin, end] = ["begin", "end"].map(|which| format!("<!-- {} {what}:{which} -->", file.display()));
+        if let Some(with) = insert(&new, (&begin, &end), &write(&from)) {
+            (new, found) = (with, true);
+        }
+    }
+    if !found {
+        let message = format!(
+            "{} has no lines for {}, such as <!-- {1} times:begin --> and <!-- {1} times:end -->",
+            readme.display(),
+            file.display()
+        );
+        return Err(Failure::new(Reason::Usage, message));
     }
     if new == text {
         return Ok(Reason::Pass);
@@ -110,15 +118,28 @@ mod tests {
         assert!(insert("nothing", lines, "new").is_none());
     }
 
-    /// The committed README shows the committed record.
+    /// The committed README shows the committed records.
     #[test]
-    fn readme_and_record_agree() {
+    fn readme_and_records_agree() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let (record, readme) = (root.join("records/h200.json"), root.join("../README.md"));
-        if !record.exists() {
-            eprintln!("skipped: no record in the tree");
-            return;
+        let records = std::fs::read_dir(root.join("records")).expect("records in the tree");
+        let files: Vec<_> = records.map(|entry| entry.expect("a file").path()).collect();
+        assert!(!files.is_empty());
+        for record in files {
+            update(&record, &root.join("../README.md"), true).unwrap();
         }
-        update(&record, &readme, true).unwrap();
+    }
+
+    #[test]
+    fn a_record_without_a_place_is_an_error() {
+        let folder = std::env::temp_dir().join(format!("libsolve-readme-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let readme = folder.join("README.md");
+        std::fs::write(&readme, "nothing\n").unwrap();
+        let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("records/h200.json");
+        let error = update(&record, &readme, false).unwrap_err().to_string();
+        assert!(error.contains("<!-- h200.json times:begin -->"), "{error}");
+        assert_eq!(std::fs::read_to_string(&readme).unwrap(), "nothing\n");
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }
