@@ -25,16 +25,9 @@ fn plans() -> impl Iterator<Item = (usize, Shape, Vec<Launch>)> {
     let edges = (320..=4224).step_by(16).flat_map(|size| [size - 1, size, size + 1]);
     let sizes = (1..=300).chain(edges).chain([8192, 10_007, 131_072, 1 << 20]);
     let shapes = sizes.flat_map(|seq_len| {
-        [(1, false, false), (1, true, true), (3, true, false), (9, true, false), (2, false, true)].map(
-            |(batch, causal, prepared)| Shape {
-                batch,
-                seq_len,
-                causal,
-                prepared,
-                precision: SolvePrecision::Fast,
-                guarded: true,
-            },
-        )
+        let kinds = [(1, false, false), (1, true, true), (3, true, false), (9, true, false), (2, false, true)];
+        let precision = SolvePrecision::Fast;
+        kinds.map(|(batch, causal, prepared)| Shape { batch, seq_len, causal, prepared, precision, guarded: true })
     });
     shapes.flat_map(|shape| SMS.map(|sms| (sms, shape, forward(chip(sms), shape, true))))
 }
@@ -284,9 +277,8 @@ fn every_form_is_chosen_somewhere() {
             for (prepared, causal) in [(false, false), (true, false), (true, true)] {
                 let precision = SolvePrecision::Fast;
                 let shape = Shape { batch: 1, seq_len, causal, prepared, precision, guarded: true };
-                chosen.extend(
-                    forward(chip(sms), shape, (seq_len + sms) % 2 == 0).into_iter().map(|launch| launch.kernel),
-                );
+                let launches = forward(chip(sms), shape, (seq_len + sms) % 2 == 0);
+                chosen.extend(launches.into_iter().map(|launch| launch.kernel));
             }
         }
     }

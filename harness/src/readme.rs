@@ -12,7 +12,7 @@ use crate::report::json;
 /// What is written between two lines of the README that name the record's file and this.
 type Part = (&'static str, fn(&Record) -> String);
 
-/// Not every record has its errors in the README.
+/// Every record has its times in the README; one of them its errors, too.
 const PARTS: [Part; 2] = [("times", table), ("errors", numbers::table)];
 
 /// Architectures in the order of the table.
@@ -23,21 +23,16 @@ pub fn update(record: &Path, readme: &Path, check: bool) -> Result<Reason, Failu
     let from = Record::read(record)?;
     let text = std::fs::read_to_string(readme)
         .map_err(|e| Failure::new(Reason::Usage, format!("{} cannot be read: {e}", readme.display())))?;
-    let (mut new, mut found) = (text.clone(), false);
-    let file = from.file(Path::new(""));
+    let mut new = text.clone();
     for (what, write) in PARTS {
-        let [begin, end] = ["begin", "end"].map(|which| format!("<!-- {} {what}:{which} -->", file.display()));
-        if let Some(with) = insert(&new, (&begin, &end), &write(&from)) {
-            (new, found) = (with, true);
+        let [begin, end] =
+            ["begin", "end"].map(|which| format!("<!-- {} {what}:{which} -->", from.file(Path::new("")).display()));
+        if what == "errors" && !new.contains(&begin) && !new.contains(&end) {
+            continue;
         }
-    }
-    if !found {
-        let message = format!(
-            "{} has no lines for {}, such as <!-- {1} times:begin --> and <!-- {1} times:end -->",
-            readme.display(),
-            file.display()
-        );
-        return Err(Failure::new(Reason::Usage, message));
+        new = insert(&new, (&begin, &end), &write(&from)).ok_or_else(|| {
+            Failure::new(Reason::Usage, format!("{} has no lines {begin} and {end}", readme.display()))
+        })?;
     }
     if new == text {
         return Ok(Reason::Pass);
@@ -125,21 +120,31 @@ mod tests {
         let records = std::fs::read_dir(root.join("records")).expect("records in the tree");
         let files: Vec<_> = records.map(|entry| entry.expect("a file").path()).collect();
         assert!(!files.is_empty());
+        let readme = root.join("../README.md");
         for record in files {
-            update(&record, &root.join("../README.md"), true).unwrap();
+            update(&record, &readme, true).unwrap();
         }
+        assert!(std::fs::read_to_string(&readme).unwrap().contains(" errors:begin -->"), "no record's errors");
     }
 
+    /// A record without a place, and lines of which one is missing, are errors that leave the README as it is.
     #[test]
-    fn a_record_without_a_place_is_an_error() {
+    fn missing_lines_are_errors() {
         let folder = std::env::temp_dir().join(format!("libsolve-readme-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let readme = folder.join("README.md");
-        std::fs::write(&readme, "nothing\n").unwrap();
         let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("records/h200.json");
-        let error = update(&record, &readme, false).unwrap_err().to_string();
-        assert!(error.contains("<!-- h200.json times:begin -->"), "{error}");
-        assert_eq!(std::fs::read_to_string(&readme).unwrap(), "nothing\n");
+        let times = "<!-- h200.json times:begin -->\n<!-- h200.json times:end -->\n";
+        let half = format!("{times}<!-- h200.json errors:begin -->\n");
+        for (text, missing) in [("nothing\n", "times:begin"), (half.as_str(), "errors:end")] {
+            std::fs::write(&readme, text).unwrap();
+            let error = update(&record, &readme, false).unwrap_err().to_string();
+            assert!(error.contains(&format!("<!-- h200.json {missing} -->")), "{error}");
+            assert_eq!(std::fs::read_to_string(&readme).unwrap(), text);
+        }
+        std::fs::write(&readme, times).unwrap();
+        update(&record, &readme, false).unwrap();
+        assert!(std::fs::read_to_string(&readme).unwrap().contains("| NVIDIA H200, us per call"));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }
