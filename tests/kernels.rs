@@ -24,7 +24,7 @@ fn portable_names() -> Vec<String> {
 }
 
 fn hopper_names() -> Vec<String> {
-    use hopper::plan::{ATTENTION_PROJ, FEW, FewWeights, Gemm, Kernel, attention_forms, direct, product};
+    use hopper::plan::{ATTENTION_PROJ, FEW, FewWeights, Gemm, Kernel, attention_forms, direct, product, shared};
     let mut all = vec![
         Kernel::CastLayernorm,
         Kernel::QkvAttention,
@@ -35,13 +35,13 @@ fn hopper_names() -> Vec<String> {
     all.extend((0..product::tiles(Gemm::AttnProj).len()).map(|tile| Kernel::Apart { tile }));
     let whole = (0..product::tiles(Gemm::Fc).len()).filter(|&tile| product::tiles(Gemm::Fc)[tile].tail == 0);
     all.extend(whole.map(|tile| Kernel::FcScaled { tile }));
-    all.extend((0..direct::FC_SHARED.len()).map(|tile| Kernel::FcShared { tile }));
+    all.extend((0..shared::SHARED.len()).map(|form| Kernel::Shared { form }));
     for causal in [false, true] {
         all.extend(attention_forms(causal).map(|form| Kernel::Attention { form, causal }));
     }
     for gemm in Gemm::ALL {
         all.extend((0..product::tiles(gemm).len()).map(|tile| Kernel::Gemm { gemm, tile }));
-        all.extend((0..direct::tiles(gemm).len()).map(|tile| Kernel::Direct { gemm, tile }));
+        all.extend(direct::tile(gemm).map(|_| Kernel::Direct { gemm }));
     }
     all.extend((0..ATTENTION_PROJ.len()).map(|form| Kernel::AttentionProj { form }));
     for weights in FewWeights::ALL {

@@ -9,7 +9,7 @@ use libtest_mimic::{Arguments, Completion, Trial};
 use solve::cuda::arch::Arch;
 use solve::cuda::exact;
 use solve::cuda::hopper::plan::{
-    ATTENTION, ATTENTION_PROJ, Chip, Gemm, Launch, attention_forms, direct, product, qkv_attention,
+    ATTENTION, ATTENTION_PROJ, Chip, Gemm, Launch, attention_forms, direct, product, qkv_attention, shared,
 };
 use solve::cuda::portable::plan::{TILES, cast};
 use solve::cuda::workspace::{packed, vectors};
@@ -143,7 +143,8 @@ fn hopper_tiles(nvcc: &Path) {
             Gemm::Fc => ("_scaled", product::tiles(gemm)),
             _ => ("", &[][..]),
         };
-        for (kind, tiles) in [("", product::tiles(gemm)), ("_direct", direct::tiles(gemm)), folded] {
+        let direct_tile = direct::tile(gemm);
+        for (kind, tiles) in [("", product::tiles(gemm)), ("_direct", direct_tile.as_slice()), folded] {
             if tiles.is_empty() {
                 continue;
             }
@@ -177,7 +178,7 @@ fn hopper_tiles(nvcc: &Path) {
                     "" => product::product_in(chip, gemm, number, tile.m),
                     "_apart" => product::apart_in(chip, number, tile.m),
                     "_scaled" => product::fc_scaled_in(chip, number, tile.m),
-                    _ => direct::product_in(gemm, number, tile.m),
+                    _ => direct::product(gemm).expect("a tile"),
                 };
                 equal.push((format!("tile{number}::Memory::TOTAL"), shared as usize));
                 let helper = if kind == "_scaled" { " + 32" } else { "" };
@@ -192,23 +193,26 @@ fn hopper_tiles(nvcc: &Path) {
             check(nvcc, &stem, &source, &equal);
         }
     }
-    let stem = "gemm_fc_shared";
-    let (mut source, _) = instances(&format!("gemm/{stem}_sm90a.cu"), "");
-    let mut equal = Vec::new();
-    for (number, tile) in direct::FC_SHARED.iter().enumerate() {
-        let _ = writeln!(
-            source,
-            "namespace tile{number} {{\nusing Shape = SharedShape<{}, {}, FFN>;\n\
-             using Memory = SharedMemory<Shape, SharedHalfEpilogue<Shape, true>>;\n}}",
-            tile.m, tile.n
-        );
-        let Launch { grid, threads, shared, .. } = direct::fc_shared(number);
-        let here = |name: &str| format!("tile{number}::{name}");
-        equal.push((here("Memory::TOTAL"), shared as usize));
-        equal.push((here("Shape::THREADS"), threads as usize));
-        equal.push((format!("tile{number}::Shape::BLOCKS * tile{number}::Shape::N_TILES"), grid[0] as usize));
+    for (gemm, name, columns, gelu) in [(Gemm::Qkv, "qkv", "QKV", false), (Gemm::Fc, "fc", "FFN", true)] {
+        let stem = format!("gemm_{name}_shared");
+        let (mut source, _) = instances(&format!("gemm/{stem}_sm90a.cu"), "");
+        let mut equal = Vec::new();
+        for (number, form) in shared::SHARED.iter().enumerate().filter(|(_, form)| form.gemm == gemm) {
+            let _ = writeln!(
+                source,
+                "namespace tile{number} {{\nusing Shape = SharedShape<{}, {}, {columns}>;\n\
+                 using Epilogue = SharedHalfEpilogue<Shape, {gelu}>;\nusing Memory = SharedMemory<Shape, Epilogue>;\n}}",
+                form.m, form.n
+            );
+            let Launch { working, threads, shared, .. } = shared::shared(number);
+            let here = |name: &str| format!("tile{number}::{name}");
+            equal.push((here("Memory::TOTAL"), shared as usize));
+            equal.push((here("Shape::THREADS"), threads as usize));
+            equal.push((format!("tile{number}::Shape::BLOCKS * tile{number}::Shape::N_TILES"), working as usize));
+            equal.push((here("Epilogue::COLUMNS"), form.slab() as usize));
+        }
+        check(nvcc, &stem, &source, &equal);
     }
-    check(nvcc, stem, &source, &equal);
 }
 
 /// Shared memory of the Hopper attention, alone and with its projection.

@@ -3,15 +3,15 @@
 use solve::cuda::block::Shape;
 use solve::cuda::exact;
 use solve::cuda::hopper::plan::{
-    ATTENTION, ATTENTION_PROJ, CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, Chip, DIRECT_FC_ROWS, DIRECT_ROWS, FEW, FEW_ROWS,
-    FewWeights, Gemm, Kernel, Launch, attention_forms, direct, forward, prepare, product, qkv_attention,
-    qkv_makes_room, shared_bytes,
+    ATTENTION, ATTENTION_PROJ, CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, Chip, DIRECT_ROWS, FEW, FEW_ROWS, FewWeights, Gemm,
+    Kernel, Launch, SHARED_FC_ROWS, SHARED_ROWS, attention_forms, direct, forward, prepare, product, qkv_attention,
+    qkv_makes_room, shared, shared_bytes,
 };
 use solve::precision::SolvePrecision;
 
 /// H100 PCIe with fewer SMs, H100 PCIe, H100 SXM and H200, GH100 in full.
 const SMS: [usize; 4] = [78, 114, 132, 144];
-/// Chunks of W_fc.
+/// Chunks of W_fc, and of W_proj.
 const CHUNKS_FC: u32 = (768 * 3072 / 4096) as u32;
 /// Bytes of shared memory that a block may have.
 const SHARED: u32 = 227 << 10;
@@ -50,8 +50,9 @@ fn more_rows_are_six_launches_or_five() {
             .iter()
             .map(|launch| match launch.kernel {
                 Kernel::CastLayernorm | Kernel::Layernorm => 0,
-                Kernel::Gemm { gemm, .. } | Kernel::Direct { gemm, .. } => [1, 3, 4, 5][gemm as usize],
-                Kernel::FcShared { .. } | Kernel::FcScaled { .. } => 4,
+                Kernel::Gemm { gemm, .. } | Kernel::Direct { gemm } => [1, 3, 4, 5][gemm as usize],
+                Kernel::Shared { form } => [1, 3, 4, 5][shared::SHARED[form].gemm as usize],
+                Kernel::FcScaled { .. } => 4,
                 Kernel::Attention { causal, .. } => {
                     assert_eq!(causal, shape.causal);
                     2
@@ -71,25 +72,59 @@ fn more_rows_are_six_launches_or_five() {
 }
 
 #[test]
-fn every_weight_is_cast_once_or_was_before() {
+fn every_weight_is_cast_once_or_was_before_or_is_read_as_it_is() {
+    let ends = [CHUNKS_QKV, CHUNKS_QKV + CHUNKS_ATTN, CHUNKS - CHUNKS_FC, CHUNKS];
     for (sms, shape, plan) in plans().filter(|(_, shape, _)| shape.rows() > FEW_ROWS) {
-        let mut next = 0;
-        let direct_fc = plan.iter().any(|launch| launch.kernel == Kernel::FcShared { tile: 1 });
-        for launch in plan.iter().filter(|launch| !launch.cast.is_empty()) {
-            if direct_fc && next == CHUNKS_QKV + CHUNKS_ATTN {
-                next += CHUNKS_FC;
+        let rows = shape.rows();
+        // By the matrix: those whose weights a kernel reads as they are.
+        let mut reads = [false; 4];
+        for launch in &plan {
+            match launch.kernel {
+                Kernel::Direct { gemm } => reads[gemm as usize] = true,
+                Kernel::Shared { form } => reads[shared::SHARED[form].gemm as usize] = true,
+                Kernel::AttentionProj { form } if !ATTENTION_PROJ[form].packed => reads[Gemm::AttnProj as usize] = true,
+                _ => {}
             }
+        }
+        let most = [SHARED_ROWS, DIRECT_ROWS, SHARED_FC_ROWS, DIRECT_ROWS];
+        let may = most.map(|most| !shape.prepared && rows <= most);
+        assert!(reads.iter().zip(may).all(|(&reads, may)| may || !reads), "{shape:?} on {sms}: {plan:?}");
+        assert!(shape.prepared || rows > DIRECT_ROWS || reads == [true; 4], "{shape:?} on {sms}: {plan:?}");
+        let mut next = 0;
+        let pass_over = |next: &mut u32| {
+            for (&end, &reads) in ends.iter().zip(&reads) {
+                let start = ends.iter().rev().find(|&&start| start < end).copied().unwrap_or(0);
+                if reads && *next == start {
+                    *next = end;
+                }
+            }
+        };
+        for launch in plan.iter().filter(|launch| !launch.cast.is_empty()) {
+            pass_over(&mut next);
             assert_eq!(launch.cast.start, next, "{shape:?} on {sms}: {plan:?}");
             next = launch.cast.end;
         }
-        let cast = !shape.prepared && shape.rows() > DIRECT_ROWS;
-        assert!(!direct_fc || (!shape.prepared && shape.rows() <= DIRECT_FC_ROWS), "{shape:?} on {sms}");
-        assert_eq!(next, if cast { CHUNKS } else { 0 }, "{shape:?} on {sms}");
-        let reads = |launch: &&Launch| matches!(launch.kernel, Kernel::Direct { .. } | Kernel::FcShared { tile: 0 });
-        let direct = plan.iter().filter(reads).count();
-        assert_eq!(direct, if cast || shape.prepared { 0 } else { 3 }, "{shape:?} on {sms}");
+        pass_over(&mut next);
+        assert_eq!(next, if shape.prepared { 0 } else { CHUNKS }, "{shape:?} on {sms}");
     }
     assert_eq!(prepare().iter().map(|launch| launch.cast.len()).sum::<usize>(), CHUNKS as usize);
+}
+
+/// A weight is there before the kernel begins that reads it ahead of its wait: the one after the next.
+#[test]
+fn what_a_projection_fetches_early_is_cast_two_kernels_before() {
+    let mut seen = 0;
+    for (sms, shape, plan) in plans().filter(|(_, shape, _)| (DIRECT_ROWS + 1..=SHARED_ROWS).contains(&shape.rows())) {
+        let casts = |chunk: u32| plan.iter().position(|launch| launch.cast.contains(&chunk));
+        if let [_, qkv, both, _, proj] = &plan[..] {
+            assert!(matches!(both.kernel, Kernel::AttentionProj { .. }), "{shape:?} on {sms}: {plan:?}");
+            assert!(matches!(proj.kernel, Kernel::Gemm { gemm: Gemm::Proj, .. }), "{shape:?} on {sms}: {plan:?}");
+            assert_eq!(qkv.cast, CHUNKS_QKV..CHUNKS_QKV + CHUNKS_ATTN, "{shape:?} on {sms}");
+            assert!((CHUNKS - CHUNKS_FC..CHUNKS).all(|chunk| casts(chunk).is_some_and(|at| at <= 2)));
+            seen += 1;
+        }
+    }
+    assert!(seen > 0);
 }
 
 #[test]
@@ -159,21 +194,25 @@ fn every_row_is_computed() {
                         assert!(blocks <= sms && blocks.is_multiple_of(768 / form.n), "LN2 waits for its row: {what}");
                     }
                 }
-                Kernel::Direct { gemm, tile } => {
-                    let form = direct::tiles(gemm)[tile];
+                Kernel::Direct { gemm } => {
+                    let form = direct::tile(gemm).expect("a tile");
                     assert_eq!((gemm.columns() % form.n, gemm.depth() % (64 * form.splits)), (0, 0), "{what}");
-                    let work = rows.div_ceil(form.m) * (gemm.columns() / form.n) * form.splits;
-                    assert_eq!(launch.working, work as u32, "{what}");
+                    assert!(rows <= form.m, "{what}");
+                    assert_eq!(launch.working as usize, gemm.columns() / form.n * form.splits, "{what}");
                 }
-                Kernel::FcShared { tile } => {
-                    let form = direct::FC_SHARED[tile];
+                Kernel::Shared { form } => {
+                    let form = shared::SHARED[form];
                     assert!((form.m + 1..=2 * form.m).contains(&rows), "a cluster of two: {what}");
-                    assert_eq!(launch.working, 2 * 3072 / form.n as u32, "{what}");
+                    assert_eq!(form.gemm.columns() % form.n, 0, "{what}");
+                    assert_eq!(launch.working as usize, 2 * form.gemm.columns() / form.n, "{what}");
+                    assert_eq!(launch.grid[0] % 2, 0, "whole clusters: {what}");
                 }
                 Kernel::AttentionProj { form } => {
-                    assert!(rows <= ATTENTION_PROJ[form].keys, "{what}");
-                    assert_eq!(ATTENTION_PROJ[form].packed, shape.prepared, "{what}");
-                    assert_eq!(launch.grid, [rows.div_ceil(64) as u32 * 32, 1, 1], "{what}");
+                    let form = ATTENTION_PROJ[form];
+                    assert!((form.keys - 63..=form.keys).contains(&rows), "{what}");
+                    assert_eq!(form.packed, shape.prepared || !launch.cast.is_empty(), "{what}");
+                    assert_eq!(launch.working, rows.div_ceil(64) as u32 * 32, "{what}");
+                    assert_eq!(launch.grid[0] % 4, 0, "whole clusters: {what}");
                     assert!(launch.working as usize <= sms, "LN2 waits for its row: {what}");
                 }
                 Kernel::Attention { form, .. } => {
@@ -240,20 +279,6 @@ fn a_grid_that_waits_for_itself_fits_the_chip() {
     }
 }
 
-/// Who judges the result waits for each block of the product that watches the last weights, and only blocks of the first rows watch.
-#[test]
-fn all_blocks_that_read_the_last_weights_watch_them() {
-    let mut seen = 0;
-    for (_, shape, plan) in plans() {
-        let Some(Launch { kernel: Kernel::Direct { gemm: Gemm::Proj, tile }, .. }) = plan.last() else {
-            continue;
-        };
-        assert!(direct::tiles(Gemm::Proj)[*tile].m >= shape.rows(), "{shape:?}: {plan:?}");
-        seen += 1;
-    }
-    assert!(seen > 0);
-}
-
 #[test]
 fn every_launch_is_one_that_the_gpu_accepts() {
     for (sms, shape, plan) in plans() {
@@ -285,9 +310,9 @@ fn every_form_is_chosen_somewhere() {
     let mut all = vec![Kernel::QkvAttention];
     for gemm in Gemm::ALL {
         all.extend((0..product::tiles(gemm).len()).map(|tile| Kernel::Gemm { gemm, tile }));
-        all.extend((0..direct::tiles(gemm).len()).map(|tile| Kernel::Direct { gemm, tile }));
+        all.extend(direct::tile(gemm).map(|_| Kernel::Direct { gemm }));
     }
-    all.extend((0..direct::FC_SHARED.len()).map(|tile| Kernel::FcShared { tile }));
+    all.extend((0..shared::SHARED.len()).map(|form| Kernel::Shared { form }));
     all.extend((0..ATTENTION_PROJ.len()).map(|form| Kernel::AttentionProj { form }));
     for causal in [false, true] {
         all.extend(attention_forms(causal).map(|form| Kernel::Attention { form, causal }));

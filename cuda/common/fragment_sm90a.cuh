@@ -56,5 +56,9 @@ __device__ __forceinline__ void store_shared_2(uint32_t address, float x, float 
 
 // Byte offset of 16-byte chunk `chunk` of row `row` in a tile of 128-byte rows under the copy engine's 128-byte swizzle (5.5.7)
 __device__ __forceinline__ uint32_t swizzle_128(uint32_t row, uint32_t chunk) { return row * 128 + ((chunk ^ (row & 7)) << 4); }
-// The same for 64-byte rows under the 64-byte swizzle
+// The same for 64-byte rows under the 64-byte swizzle, and for rows of BYTES (128, 64 or 32) under theirs
 __device__ __forceinline__ uint32_t swizzle_64(uint32_t row, uint32_t chunk) { return row * 64 + ((chunk ^ (row >> 1 & 3)) << 4); }
+template <int BYTES>
+__device__ __forceinline__ uint32_t swizzle(uint32_t row, uint32_t chunk) {
+  return row * BYTES + ((chunk ^ (row / (128 / BYTES) & (BYTES / 16 - 1))) << 4);
+}

@@ -7,10 +7,11 @@
    The sums of the blocks meet in block `rank`, which finishes 16 rows and adds them in the order of the blocks: the
    same bits every time. LayerNorm's statistics go round as in epilogue_norm_sm90a.cuh.
 
-   grid: ceil(rows / 64) * 8 * 4 blocks in clusters of 4, all resident at once; 384 threads; TOTAL bytes of shared memory.
-   Weights, x and the vectors are inputs: they are here before the predecessor ends. V comes behind Q and K, under the
-   scores (0.4 us at 128 rows). The successors start only when all three are here, whose way their weights would take
-   (1.5 us of the chain at 64 rows). Limiter: latency, of Q, K and V first, then of three exchanges. */
+   grid: ceil(rows / 64) * 8 * 4 blocks in clusters of 4, all resident at once; 384 threads; TOTAL bytes of shared
+   memory. x, the vectors and weights that the predecessor has not cast are inputs: they are here before it ends. V
+   comes behind Q and K, under the scores (0.4 us at 128 rows). The successors start only when all three are here, whose
+   way their weights would take (1.5 us of the chain at 64 rows). Limiter: latency, of Q, K and V first, then of three
+   exchanges. */
 #pragma once
 #include <cuda.h>
 #include <cuda_fp16.h>
@@ -35,11 +36,12 @@ struct AttentionProj {
   static constexpr int DEPTH = GROUPS * HEAD_DIM, W_BYTES = DEPTH * WIDE * 2;  // a warpgroup's part of W_attn
   static constexpr int PIECE = 16 * WIDE * 4, PART = GROUPS * PIECE;           // what a warp, and a block, has of 16 rows
   static constexpr int WEIGHTS = GROUPS * HEAD_BYTES, INCOMING = WEIGHTS + GROUPS * W_BYTES, BARRIERS = INCOMING + BLOCKS * PART;
-  static constexpr int TOTAL = BARRIERS + 8 * (2 * GROUPS + 1) + 1024;
+  static constexpr int TOTAL = BARRIERS + 8 * (2 * GROUPS + 2) + 1024;
   static_assert(TOTAL <= 232448 && GROUPS == 3 && 4 * PIECE <= KEYS * 128);
 
   const AttentionProjArgs& args;
-  uint32_t base, mine, weights, loaded, received;  // `mine`: this warpgroup's head; `loaded`: two barriers, of V the second
+  uint32_t base, mine, weights;             // `mine`: this warpgroup's head
+  uint32_t loaded, received, packed_there;  // barriers; `loaded`: two, of V the second
   int group, thread, warp, lane, rank, row64, n;
   int first[2], last[2];  // keys that this thread's rows see, less its own first key
 
@@ -49,7 +51,7 @@ struct AttentionProj {
     rank = static_cast<int>(cluster_rank());
     row64 = blockIdx.x / BLOCKS / N_TILES * 64, n = blockIdx.x / BLOCKS % N_TILES * COLUMNS;
     mine = base + group * HEAD_BYTES, weights = base + WEIGHTS + group * W_BYTES;
-    loaded = base + BARRIERS + 16 * group, received = base + BARRIERS + 16 * GROUPS;
+    loaded = base + BARRIERS + 16 * group, received = base + BARRIERS + 16 * GROUPS, packed_there = received + 8;
 #pragma unroll
     for (int u = 0; u < 2; u++) {
       int query = row64 + 16 * warp + lane / 4 + 8 * u;
@@ -58,12 +60,12 @@ struct AttentionProj {
       first[u] -= 2 * (lane % 4), last[u] -= 2 * (lane % 4);
     }
   }
-  __device__ __forceinline__ int head() const { return rank * GROUPS + group; }
 
   __device__ __forceinline__ void init(const CUtensorMap* qkv) const {
     prefetch_tensor_map(qkv);
     for (int i = 0; i < 2 * GROUPS; i++) mbarrier_init(base + BARRIERS + 8 * i, 1);
     mbarrier_init(received, 1 + THREADS / 4);  // this block's own warps beside the copies
+    mbarrier_init(packed_there, GROUPS / LOADED);
     fence_mbarrier_init();
   }
 
@@ -90,12 +92,42 @@ struct AttentionProj {
     if (args.alarms != nullptr && row64 == 0) seen.report(args.alarms, MATRIX_ATTN, 32.f * 4 * PIECES);
   }
 
+  // Of 128 keys one thread asks for all heads' Q and K, then V, so that they come in the order in which they are needed
+  // (0.3 us, H100); of 64 each warpgroup's first one for its own.
+  static constexpr int LOADED = KEYS == 64 ? 1 : GROUPS;  // heads
+  __device__ __forceinline__ bool loads() const { return warp == 0 && (LOADED == 1 || group == 0); }
+  __device__ __forceinline__ int loaded_group(int i) const { return LOADED == 1 ? group : i; }
+
+  __device__ __forceinline__ void expect(bool packed) const {
+    if (group == 0) mbarrier_expect(received, (BLOCKS - 1) * PART);
+    if (packed) mbarrier_expect(packed_there, LOADED * W_BYTES);
+#pragma unroll
+    for (int i = 0; i < LOADED; i++) {
+      mbarrier_expect(base + BARRIERS + 16 * loaded_group(i), 8192 + KEYS * 128);
+      mbarrier_expect(base + BARRIERS + 16 * loaded_group(i) + 8, KEYS * 128);
+    }
+  }
   __device__ __forceinline__ void load(const CUtensorMap* qkv) const {
 #pragma unroll
-    for (int part = 0; part < 3; part++)
-      for (int row = 0; row < (part == 0 ? 64 : KEYS); row += 64)
-        tma_load_2d(mine + (part == 0 ? Q : part == 1 ? K : V) + row * 128, qkv, part * D + head() * HEAD_DIM, part == 0 ? row64 : row,
-                    part == 2 ? loaded + 8 : loaded);
+    for (int i = 0; i < LOADED; i++) {
+      const int g = loaded_group(i), column = rank * DEPTH + g * HEAD_DIM;
+      tma_load_2d(base + g * HEAD_BYTES + Q, qkv, column, row64, base + BARRIERS + 16 * g);
+      for (int row = 0; row < KEYS; row += 64)
+        tma_load_2d(base + g * HEAD_BYTES + K + row * 128, qkv, D + column, row, base + BARRIERS + 16 * g);
+    }
+#pragma unroll
+    for (int i = 0; i < LOADED; i++) {
+      const int g = loaded_group(i), column = rank * DEPTH + g * HEAD_DIM;
+      for (int row = 0; row < KEYS; row += 64)
+        tma_load_2d(base + g * HEAD_BYTES + V + row * 128, qkv, 2 * D + column, row, base + BARRIERS + 16 * g + 8);
+    }
+  }
+  __device__ __forceinline__ void load_weights(const CUtensorMap* packed) const {
+#pragma unroll
+    for (int i = 0; i < LOADED; i++) {
+      const int g = loaded_group(i);
+      tma_load_2d(base + WEIGHTS + g * W_BYTES, packed, n + g * WIDE, rank * DEPTH, packed_there);
+    }
   }
 
   // P, with the sums of its two rows: row lane / 4 of the warp's 16, and eight further
@@ -195,9 +227,11 @@ struct AttentionProj {
   static __device__ __forceinline__ uint32_t place(int row, int chunk) { return row * (WIDE * 4) + ((chunk ^ (row & 7)) << 4); }
 };
 
-// `packed`: W_attn in fp16, (768, 768) in boxes of 32 columns x 192 rows; null: from fp32
-template <int KEYS>
-__device__ __forceinline__ void attention_proj(const CUtensorMap* qkv, const CUtensorMap* packed, const AttentionProjArgs& args) {
+// `packed`: W_attn in fp16, (768, 768) in boxes of 32 columns x 192 rows, PREPARED or written by the predecessor; null
+// where it is to be read in fp32
+template <int KEYS, bool PREPARED = false>
+__device__ __forceinline__ void attention_proj(const CUtensorMap* qkv, const CUtensorMap* packed,
+                                               const AttentionProjArgs& args) {
   using A = AttentionProj<KEYS>;
   static_assert(A::N_TILES == 8 && A::WIDE == 32, "eight threads a row");
   const A block(args);
@@ -210,17 +244,17 @@ __device__ __forceinline__ void attention_proj(const CUtensorMap* qkv, const CUt
   if (packed == nullptr) aligned(args.weights) ? block.template convert<true>() : block.template convert<false>();
   __syncthreads();
   cluster_arrive();
-  if (block.warp == 0 && elect_one()) {
-    if (block.group == 0) mbarrier_expect(block.received, (A::BLOCKS - 1) * A::PART);
-    mbarrier_expect(block.loaded, (packed == nullptr ? 0 : A::W_BYTES) + 8192 + KEYS * 128);
-    mbarrier_expect(block.loaded + 8, KEYS * 128);
-    if (packed != nullptr) tma_load_2d(block.weights, packed, block.n + block.group * A::WIDE, block.rank * A::DEPTH, block.loaded);
+  if (block.loads() && elect_one()) {
+    block.expect(packed != nullptr);
+    if (PREPARED) block.load_weights(packed);
     pdl_wait();
     block.load(qkv);
+    if (!PREPARED && packed != nullptr) block.load_weights(packed);
   }
   __syncwarp();
   mbarrier_wait(block.loaded, 0);
   block.attend();
+  if (packed != nullptr) mbarrier_wait(block.packed_there, 0);
   __syncthreads();
   block.project();
   if (finishes) {

@@ -25,7 +25,9 @@ enum Sums { WITH_BIAS, WITHOUT_BIAS, UNSCALED };
 template <class S, bool GELU, Sums SUMS = WITH_BIAS, bool LONGEST = false>
 struct HalfEpilogue : GemmEpilogue {
   static constexpr bool BEGINS = SUMS == WITH_BIAS, HELPED = SUMS == UNSCALED;
-  static constexpr int COLUMNS = S::BN % 64 == 0 || S::TRANSPOSED ? 64 : 32;  // of a box
+  static constexpr int COLUMNS = S::BN % 64 == 0 || S::TRANSPOSED ? 64
+                                 : S::BN % 32 == 0                ? 32
+                                                                  : 16;  // of a box; those of 16 lie as they are
   static constexpr int BOX_BYTES = 16 * COLUMNS * 2;
   static constexpr int BOXES = S::BN / COLUMNS;
   static constexpr int REST = S::BN % COLUMNS;  // columns of the narrow box of a transposed tile
@@ -134,7 +136,8 @@ struct HalfEpilogue : GemmEpilogue {
       for (int i = 0; i < COLUMNS / 8; i += 2) {  // two groups of 8 columns make one stmatrix
         const uint32_t chunk = i + lane / 16;
         const float2* b = BEGINS ? nullptr : v + box % max(AHEAD, 1) * (COLUMNS / 8) + i;
-        turn(factor, d + 4 * (box * (COLUMNS / 8) + i), b, to + (COLUMNS == 64 ? swizzle_128(r, chunk) : swizzle_64(r, chunk)));
+        turn(factor, d + 4 * (box * (COLUMNS / 8) + i), b,
+             to + (COLUMNS == 16 ? r * 32 + chunk * 16 : swizzle<2 * COLUMNS>(r, chunk)));
       }
       store(out, to, wide(n) + box * COLUMNS, row);
     }

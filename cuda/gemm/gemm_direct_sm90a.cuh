@@ -1,11 +1,11 @@
-/* C(rows, N) = epilogue(A(rows, K) fp16, B(K, N) fp32): the product for few rows, where a column of weights meets one or two blocks only.
+/* C(rows, N) = epilogue(A(rows, K) fp16, B(K, N) fp32): the product for up to 64 rows, where a column of weights meets
+   one block only.
 
    Casting such weights first would move them three times. Here converter warps fetch B as the caller stored it, round
    it to fp16 and lay it into the ring in the swizzled form that wgmma reads; the copy engine brings A alone. Products
-   and epilogues are those of gemm_sm90a.cuh. Whoever rounds a weight also watches it (alarm.cuh), in the blocks of the
-   first rows. The one trick: weights are inputs, written by nobody in the chain, and a block takes less than half of a
-   multiprocessor, so it starts beside its predecessor and has most of its B when that ends: what it waits for then is
-   A.
+   and epilogues are those of gemm_sm90a.cuh. Whoever rounds a weight also watches it (alarm.cuh). The one trick: weights
+   are inputs, written by nobody in the chain, and a block takes less than half of a multiprocessor, so it starts beside
+   its predecessor and has most of its B when that ends: what it waits for then is A.
    A block has one tile. Limiter: latency; the bytes of A into an SM after the wait, those of B only where the
    predecessors are too short to hide them. */
 #pragma once
@@ -21,20 +21,21 @@ struct DirectShape {
   static constexpr int DEPTH = 128;
   static constexpr int N_TILES = N / BN, PARTS = K / DEPTH / SPLITS;
   static constexpr int COPIES = PARTS, UNROLLED = COPIES;  // of A, and how many of them produce_a() unrolls
-  static constexpr int WARPGROUPS = BM / 64;
-  static constexpr int CONVERTERS = 256, MULTIPLIERS = 128 * WARPGROUPS, THREADS = MULTIPLIERS + 32 + CONVERTERS;
+  static constexpr int WARPGROUPS = 1;
+  static constexpr int CONVERTERS = 256, MULTIPLIERS = 128, THREADS = MULTIPLIERS + 32 + CONVERTERS;
   static constexpr bool TRANSPOSED = false, TAIL = false;  // B lies as a matrix (K, N)
   static constexpr int TAIL_COLUMNS = 0;
   static constexpr int SWIZZLE = BN % 64 == 0 ? 128 : 64;
   static constexpr int A_BYTES = BM * DEPTH * 2, B_BYTES = BN * DEPTH * 2, STAGE_BYTES = A_BYTES + B_BYTES;
-  static constexpr int PER_SM = BM == 64 ? 2 : 1;  // blocks on a multiprocessor, of this product or one of it and one of a neighbour
-  static constexpr int SHARED_LIMIT = PER_SM == 2 ? 125000 : 230000;
-  // Converters take stages in turn, by groups: a fence waits for what its thread has asked for, so that one thread cannot look ahead
+  static constexpr int PER_SM = 2;  // blocks on a multiprocessor, of this product or one of it and one of a neighbour
+  static constexpr int SHARED_LIMIT = 125000;
+  // Converters take stages in turn, by groups: a fence waits for what its thread has asked for, so that one thread
+  // cannot look ahead
   static constexpr int GROUPS = K / DEPTH / SPLITS % 2 == 0 ? 2 : 1;
   static constexpr int LANES = BN / 4;                      // threads that share a row of B, four columns each
   static constexpr int ROWS = CONVERTERS / GROUPS / LANES;  // of B at a time
   static constexpr int PIECES = DEPTH / ROWS;               // of a stage that one thread converts
-  static_assert(BM == 64 || BM == 128, "one or two warpgroups");
+  static_assert(BM == 64, "one warpgroup");
   static_assert(N % BN == 0 && K % (DEPTH * SPLITS) == 0 && BN % (SWIZZLE / 2) == 0 && STAGES <= PARTS, "whole tiles");
   static_assert(ROWS % 8 == 0 && DEPTH % ROWS == 0 && PARTS % GROUPS == 0, "whole pieces");
 };
@@ -81,8 +82,8 @@ __device__ __forceinline__ Observation convert(const float* b, uint32_t ring, ui
   const int group = (threadIdx.x - S::MULTIPLIERS - 32) / GROUP, thread = (threadIdx.x - S::MULTIPLIERS - 32) % GROUP;
   const int row = thread / S::LANES, four = thread % S::LANES, chunk = four % PER_SLAB / 2;
   b += static_cast<size_t>(S::DEPTH * group + row) * S::N + 4 * four;
-  const uint32_t to = ring + S::A_BYTES + four / PER_SLAB * (S::DEPTH * S::SWIZZLE) +
-                      (S::SWIZZLE == 128 ? swizzle_128(row, chunk) : swizzle_64(row, chunk)) + four % 2 * 8;
+  const uint32_t to =
+      ring + S::A_BYTES + four / PER_SLAB * (S::DEPTH * S::SWIZZLE) + swizzle<S::SWIZZLE>(row, chunk) + four % 2 * 8;
   float4 v[S::PIECES];
   const auto fetch = [&] {
 #pragma unroll
@@ -135,7 +136,7 @@ __device__ __forceinline__ void produce_a(const Epilogue& epilogue, uint32_t ful
 }
 
 template <class S>
-__device__ __forceinline__ void multiply(float (&d)[S::BN / 2], uint32_t ring, uint32_t full, uint32_t empty, int warpgroup) {
+__device__ __forceinline__ void multiply(float (&d)[S::BN / 2], uint32_t ring, uint32_t full, uint32_t empty) {
   const uint64_t a_form = wgmma_descriptor<128>(16, 1024);
   const uint64_t b_form = wgmma_descriptor<S::SWIZZLE>(S::DEPTH * S::SWIZZLE, 8 * S::SWIZZLE);
   Ring<S::STAGES> at;
@@ -143,7 +144,7 @@ __device__ __forceinline__ void multiply(float (&d)[S::BN / 2], uint32_t ring, u
   for (int part = 0; part < S::PARTS; part++) {
     mbarrier_wait(full + 8 * at.stage, at.parity);
     const uint32_t stage = ring + at.stage * S::STAGE_BYTES;
-    const uint64_t a = wgmma_at(a_form, stage + warpgroup * 8192), b = wgmma_at(b_form, stage + S::A_BYTES);
+    const uint64_t a = wgmma_at(a_form, stage), b = wgmma_at(b_form, stage + S::A_BYTES);
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < S::DEPTH / 16; k++)
@@ -157,8 +158,9 @@ __device__ __forceinline__ void multiply(float (&d)[S::BN / 2], uint32_t ring, u
   wgmma_wait<0>();
 }
 
-// As gemm() of gemm_sm90a.cuh, with one tile for a block and the converters as a third role; `b` is aligned to 4 bytes.
-// Every thread arrives for itself at the ring's barriers: an elected one, after its warp has met, is no faster.
+// As gemm() of gemm_sm90a.cuh, with one tile of columns for a block and the converters as a third role; `b` is aligned
+// to 4 bytes. Every thread arrives for itself at the ring's barriers: an elected one, after its warp has met, is no
+// faster.
 template <class S, class Epilogue>
 __device__ __forceinline__ void gemm_direct(const CUtensorMap* a, const float* b, Epilogue epilogue, int tile,
                                             unsigned* alarms, Matrix matrix) {
@@ -167,7 +169,7 @@ __device__ __forceinline__ void gemm_direct(const CUtensorMap* a, const float* b
   const uint32_t base = shared_base(), full = base + Memory::BARRIERS, empty = full + 8 * S::STAGES;
   const int warp = uniform_warp();
   const int rank = S::SPLITS > 1 ? static_cast<int>(cluster_rank()) : 0;
-  const int row = tile / S::N_TILES * S::BM, n = tile % S::N_TILES * S::BN;
+  const int n = tile * S::BN;
   epilogue.at(base + Memory::EPILOGUE, empty + 8 * S::STAGES, rank);
   if (warp == S::MULTIPLIERS / 32 && elect_one()) {
     prefetch_tensor_map(a);
@@ -185,7 +187,7 @@ __device__ __forceinline__ void gemm_direct(const CUtensorMap* a, const float* b
       b += static_cast<size_t>(rank * S::PARTS * S::DEPTH) * S::N + n;
       const bool aligned = (reinterpret_cast<uintptr_t>(b) & 15) == 0;
       Observation seen = aligned ? convert<S, true>(b, base, full, empty) : convert<S, false>(b, base, full, empty);
-      if (alarms != nullptr && row == 0) {
+      if (alarms != nullptr) {
         const bool raised = seen.report(alarms, matrix, 32.f * 4 * S::PIECES * S::PARTS / S::GROUPS);
         // The last weights: who judges the result waits for this, not for the end of the kernel.
         if (matrix == MATRIX_PROJ && threadIdx.x % 32 == 0) add_released(alarms + ALARMS_WATCHED, raised ? WATCHED_LOUD + 1 : 1);
@@ -193,7 +195,7 @@ __device__ __forceinline__ void gemm_direct(const CUtensorMap* a, const float* b
     } else if (elect_one()) {
       const int first = rank * S::PARTS;
       produce_a<S>(epilogue, full, empty, [=](int part, int stage, uint32_t barrier) {
-        tma_load_3d(base + stage * S::STAGE_BYTES, a, 0, row, (first + part) * (S::DEPTH / 64), barrier);
+        tma_load_3d(base + stage * S::STAGE_BYTES, a, 0, 0, (first + part) * (S::DEPTH / 64), barrier);
       });
     }
     __syncwarp();
@@ -204,9 +206,9 @@ __device__ __forceinline__ void gemm_direct(const CUtensorMap* a, const float* b
     }
     return;
   }
-  epilogue.prepare(row + 16 * warp, n);
+  epilogue.prepare(16 * warp, n);
   float d[S::BN / 2];
-  multiply<S>(d, base, full, empty, S::WARPGROUPS == 1 ? 0 : warp / 4);
-  epilogue.finish(d, row + 16 * warp, n);
+  multiply<S>(d, base, full, empty);
+  epilogue.finish(d, 16 * warp, n);
   epilogue.end();
 }

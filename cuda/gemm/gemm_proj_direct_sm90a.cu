@@ -1,5 +1,5 @@
-/* output(rows, 768) fp32 = x1 + f(rows, 3072) W_proj + b_proj, W_proj as the caller stored it, K split over the blocks of a cluster.
-   grid: ceil(rows / BM) * 768 / BN * splits blocks in clusters of `splits` (fixed in the kernel). */
+/* output(rows, 768) fp32 = x1 + f(rows, 3072) W_proj + b_proj for up to 64 rows, W_proj as the caller stored it, K
+   split over the blocks of a cluster. grid: 768 / BN * splits blocks in clusters of `splits` (fixed in the kernel). */
 #include "dims.h"
 #include "gemm/epilogue_split_sm90a.cuh"
 #include "gemm/gemm_direct_sm90a.cuh"
@@ -13,8 +13,8 @@ struct ProjDirectArgs {
 };
 
 #define GEMM_PROJ_DIRECT(BM, BN, SPLITS, STAGES)                                                                   \
-  extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1)                                                        \
-      __launch_bounds__(DirectShape<BM, BN, D, FFN, STAGES, SPLITS>::THREADS, BM == 64 ? 2 : 1)                    \
+  extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(                                     \
+      DirectShape<BM, BN, D, FFN, STAGES, SPLITS>::THREADS, DirectShape<BM, BN, D, FFN, STAGES, SPLITS>::PER_SM)   \
       gemm_proj_direct_##BM##x##BN##_k##SPLITS(const __grid_constant__ CUtensorMap a, const ProjDirectArgs args) { \
     using Shape = DirectShape<BM, BN, D, FFN, STAGES, SPLITS>;                                                     \
     const SplitEpilogue<Shape> epilogue(args.bias, args.residual, args.out, args.rows);                            \
@@ -22,4 +22,3 @@ struct ProjDirectArgs {
   }
 
 GEMM_PROJ_DIRECT(64, 64, 8, 3)
-GEMM_PROJ_DIRECT(128, 32, 4, 4)

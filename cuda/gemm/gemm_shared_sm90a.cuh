@@ -1,12 +1,13 @@
-/* C(rows, N) = epilogue(A(rows, 768) fp16, B(768, N) fp32): the product for two tiles of rows, whose blocks are a cluster and share the weights.
+/* C(rows, N) = epilogue(A(rows, 768) fp16, B(768, N) fp32): the product for two tiles of rows, whose blocks are a
+   cluster and share the weights.
 
    Of the 12 k-blocks of B each block converts every other one, as in gemm_direct_sm90a.cuh, and copies it to its
    neighbour. B has room for all of K, so that nobody waits for room in another block; only A goes through a ring.
    Weights are inputs: a block fetches and converts them while its predecessors run, and waits for A alone. Who writes a
    k-block does not fence its writes, because a fence waits for the thread's outstanding loads: one thread that loads
    nothing fences for all of them, and copies.
-   Limiter: a block sends but 16 bytes a clock, 1.7 us for its 49 KB, so this is for a product that has that time before
-   its predecessor ends (QKV has not). */
+   Limiter: latency, 120 clocks a round of a lone warpgroup; where the predecessor is short, the bytes into a
+   multiprocessor, and that a block sends but 16 of them a clock, 1.7 us for 49 KB. */
 #pragma once
 #include "gemm/gemm_direct_sm90a.cuh"
 
@@ -17,11 +18,10 @@ struct SharedShape {
   static constexpr int N_TILES = N / BN;
   static constexpr int WARPGROUPS = BM / 64;
   static constexpr int CONVERTERS = 256, MULTIPLIERS = 128 * WARPGROUPS, THREADS = MULTIPLIERS + 64 + CONVERTERS;
-  static constexpr int SWIZZLE = BN % 64 == 0 ? 128 : 64;
+  static constexpr int SWIZZLE = BN % 64 == 0 ? 128 : BN % 32 == 0 ? 64 : 32;
   // Of a copy of A, which must have 16 KB: one of 8 KB keeps the copy engine as busy
   static constexpr int A_DEPTH = BM == 64 ? 128 : 64, STEPS = A_DEPTH / DEPTH, COPIES = PARTS / STEPS, UNROLLED = 1;
   static constexpr int A_BYTES = BM * A_DEPTH * 2, B_BYTES = BN * DEPTH * 2;
-  static constexpr int SHARED_LIMIT = 230000;
   static constexpr bool TRANSPOSED = false, TAIL = false;
   static constexpr int TAIL_COLUMNS = 0;
   static constexpr int PIECES = BN * DEPTH / 4 / CONVERTERS;  // of four weights, of a k-block, that one thread converts
@@ -73,8 +73,7 @@ struct ShareConverter {
     for (int p = 0; p < S::PIECES; p++) {
       const int at = thread + S::CONVERTERS * p, row = at / LANES, four = at % LANES, chunk = four % PER_SLAB / 2;
       from[p] = row * S::N + 4 * four;
-      to[p] = memory + four / PER_SLAB * (S::DEPTH * S::SWIZZLE) +
-              (S::SWIZZLE == 128 ? swizzle_128(row, chunk) : swizzle_64(row, chunk)) + four % 2 * 8;
+      to[p] = memory + four / PER_SLAB * (S::DEPTH * S::SWIZZLE) + swizzle<S::SWIZZLE>(row, chunk) + four % 2 * 8;
     }
   }
 
@@ -137,22 +136,22 @@ __device__ __forceinline__ void multiply_shared(float (&d)[S::BN / 2], uint32_t 
   const bool releases = (threadIdx.x & 127) == 0;
   Ring<S::STAGES> at;
   int previous = 0;
-  for (int part = 0; part < S::PARTS; part++) {
-    mbarrier_wait_or_fault(base + Memory::FULL_B + 8 * part, 0);
-    if (part % S::STEPS == 0) mbarrier_wait_or_fault(base + Memory::FULL_A + 8 * at.stage, at.parity);
-    const uint64_t a = wgmma_at(a_form, base + Memory::A + at.stage * S::A_BYTES + (part % S::STEPS + warpgroup) * 8192);
+  for (int part = 0; part < S::PARTS; part += S::STEPS) {
+#pragma unroll
+    for (int i = 0; i < S::STEPS; i++) mbarrier_wait_or_fault(base + Memory::FULL_B + 8 * (part + i), 0);
+    mbarrier_wait_or_fault(base + Memory::FULL_A + 8 * at.stage, at.parity);
+    const uint64_t a = wgmma_at(a_form, base + Memory::A + at.stage * S::A_BYTES + warpgroup * 8192);
     const uint64_t b = wgmma_at(b_form, base + part * S::B_BYTES);
     wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < S::DEPTH / 16; k++)
-      Wgmma<S::BN>::template ss<1>(d, wgmma_further(a, k * 32), wgmma_further(b, 16 * S::SWIZZLE * k), (part | k) != 0);
+    for (int k = 0; k < S::A_DEPTH / 16; k++)
+      Wgmma<S::BN>::template ss<1>(d, wgmma_further(a, k / 4 * 8192 + k % 4 * 32),
+                                   wgmma_further(b, k / 4 * S::B_BYTES + k % 4 * (16 * S::SWIZZLE)), (part | k) != 0);
     wgmma_commit();
     wgmma_wait<1>();
-    if (part > 0 && part % S::STEPS == 0 && releases) mbarrier_arrive(base + Memory::EMPTY_A + 8 * previous);
-    if (part % S::STEPS == S::STEPS - 1) {
-      previous = at.stage;
-      at.advance();
-    }
+    if (part > 0 && releases) mbarrier_arrive(base + Memory::EMPTY_A + 8 * previous);
+    previous = at.stage;
+    at.advance();
   }
   wgmma_wait<0>();
 }
@@ -199,7 +198,7 @@ __device__ __forceinline__ void gemm_shared(const CUtensorMap* a, const float* b
       Observation seen = share.aligned ? share.template run<true>(converted) : share.template run<false>(converted);
       if (alarms != nullptr) {
         const bool raised = seen.report(alarms, matrix, 32.f * 4 * S::PIECES * S::SHARE);
-        // Who judges the result may do so before this kernel has ended. Where two tiles are 128 rows, proj watches weights, too, and counts.
+        // Of more than 128 rows, who judges the result may do so before this kernel has ended.
         if (S::BM == 128 && threadIdx.x % 32 == 0) add_released(alarms + ALARMS_WATCHED, raised ? WATCHED_LOUD + 1 : 1);
       }
     } else if (elect_one()) {

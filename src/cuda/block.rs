@@ -177,7 +177,7 @@ pub fn sleep(device: &Device, shape: Shape, steps: usize) -> Option<Sleep> {
     // As soon as all alarms are raised, or while the last product raises them.
     let waker = match shape.rows() {
         rows if rows <= hopper::plan::FEW_ROWS => Waker::Predecessor,
-        rows if rows <= hopper::plan::DIRECT_ROWS => Waker::Beside(kernels.wake, steps - 3),
+        rows if rows <= hopper::plan::SHARED_ROWS => Waker::Beside(kernels.wake, steps - 3),
         _ => Waker::Ahead(kernels.wake, steps - 4),
     };
     Some(Sleep { blocks: device.sms as u32, waker })

@@ -8,7 +8,7 @@ use solve::cuda::device::Device;
 use solve::cuda::graph::run_steps;
 use solve::cuda::hopper;
 use solve::cuda::hopper::plan::{
-    ATTENTION, Gemm, Kernel, Launch, attention_forms, attention_in, direct, forward, product,
+    ATTENTION, Chip, Gemm, Kernel, Launch, attention_forms, attention_in, forward, product,
 };
 use solve::cuda::launch::Step;
 use solve::cuda::memory::copy_in;
@@ -26,13 +26,15 @@ use super::common::{Random, weights, worst};
 use super::rig::{Memory, device, poison, read_floats, read_halves, rounded};
 
 /// (batch, seq_len) around the edges of tiles, of waves and of groups of query rows. Few rows are one kernel on Hopper, without intermediates.
-const SHAPES: [(usize, usize); 22] = [
+const SHAPES: [(usize, usize); 24] = [
     (1, 33),
     (1, 64),
     (1, 65),
     (1, 100),
     (1, 127),
     (1, 128),
+    (2, 50),
+    (9, 14),
     (1, 129),
     (3, 50),
     (1, 192),
@@ -110,13 +112,6 @@ pub fn hopper_forms(arch: Arch) {
                 _ => None,
             });
         }
-        for tile in 0..direct::tiles(gemm).len() {
-            // FC of more than 64 rows is another kernel.
-            run(of(if gemm == Gemm::Fc { 60 } else { 100 }), &|shape, launch| {
-                let replaced = matches!(launch.kernel, Kernel::Direct { gemm: other, .. } if other == gemm);
-                replaced.then(|| direct::product_in(gemm, tile, shape.rows()))
-            });
-        }
     }
     for tile in 0..product::tiles(Gemm::AttnProj).len() {
         run(Shape { prepared: true, ..of(420) }, &|shape, launch| {
@@ -137,6 +132,22 @@ pub fn hopper_forms(arch: Arch) {
                 matches!(launch.kernel, Kernel::Attention { .. }).then(|| attention_in(shape, form))
             });
         }
+    }
+}
+
+/// What the plan makes of a GPU with fewer multiprocessors, where others cast what they cannot.
+pub fn fewer_multiprocessors(arch: Arch) {
+    let Kernels::Hopper(kernels) = &device(arch).kernels else { panic!("{} has other kernels", arch.name()) };
+    let host_weights = weights(92);
+    let weights = Memory::of(&host_weights);
+    for (sms, seq_len) in [(78, 65), (78, 128), (78, 200), (78, 700), (114, 100), (114, 256)] {
+        let chip = Chip { sms, clusters: [sms / 2 - 1, sms / 4 - 1], heads: sms / 8 - 1 };
+        let precision = SolvePrecision::Fast;
+        let shape = Shape { batch: 1, seq_len, causal: false, prepared: false, precision, guarded: true };
+        check(arch, shape, &weights, &host_weights, |_, buffers| {
+            let launches = forward(chip, shape, true);
+            Ok((hopper::block::steps(kernels, &launches, shape, buffers, true)?, tells_lengths(&launches)))
+        });
     }
 }
 

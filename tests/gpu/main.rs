@@ -51,6 +51,7 @@ fn main() -> std::process::ExitCode {
         push("intermediates::stages", intermediates::stages);
         if arch == Arch::Sm90a {
             push("intermediates::hopper_forms", intermediates::hopper_forms);
+            push("intermediates::fewer_multiprocessors", intermediates::fewer_multiprocessors);
         }
         push("block::sizes", block::sizes);
         push("block::flat_rows", block::flat_rows);

@@ -4,6 +4,7 @@ use super::kernels::Kernels;
 use super::packed::Packed;
 use super::plan::product::Tile;
 use super::plan::qkv_attention::ROWS as ATTENDED_ROWS;
+use super::plan::shared::{self, SHARED, SharedTile};
 use super::plan::{
     self, ATTENTION, ATTENTION_PROJ, CHUNKS_ATTN, CHUNKS_QKV, FEW, FewWeights, Gemm, Kernel, Launch, ROW_TILES,
 };
@@ -13,6 +14,7 @@ use crate::cuda::block::{Buffers, Shape};
 use crate::cuda::exact::Behind;
 use crate::cuda::launch::{Arguments, Edge, Step, pair};
 use crate::cuda::tensor_map::Element;
+use crate::cuda::tensor_map::View;
 use crate::cuda::workspace::vectors;
 use crate::dims::{D, FFN, QKV};
 use crate::error::Error;
@@ -24,8 +26,8 @@ pub fn forward(kernels: &Kernels, shape: Shape, buffers: &Buffers, alone: bool) 
     let launches = plan::forward(kernels.chip, shape, buffers.weights.is_multiple_of(16));
     let behind = match launches.last().map(|last| last.kernel) {
         Some(Kernel::Few { .. }) if !shape.prepared => Behind::Chain,
-        Some(Kernel::Direct { .. }) => Behind::Watching(direct::watchers(&launches)),
-        _ => Behind::Settled(direct::watchers(&launches)),
+        Some(Kernel::Direct { .. }) => Behind::Watching(launches.last().map_or(0, direct::watchers)),
+        _ => Behind::Settled(shared::watchers(&launches)),
     };
     Ok((steps(kernels, &launches, shape, buffers, alone)?, behind))
 }
@@ -113,11 +115,13 @@ impl Call<'_> {
             Kernel::CastLayernorm => ("launch of the weight cast and LN1", self.cast_layernorm(launch)),
             Kernel::Layernorm => ("launch of LN1", self.cast_layernorm(launch)),
             Kernel::Gemm { gemm, tile } => (product_name(gemm), self.gemm(launch, gemm, &product::tiles(gemm)[tile])?),
-            Kernel::Direct { gemm, tile } => (product_name(gemm), self.direct(gemm, &direct::tiles(gemm)[tile])?),
-            Kernel::FcShared { tile } => (product_name(Gemm::Fc), self.fc_shared(&direct::FC_SHARED[tile])?),
+            Kernel::Direct { gemm } => (product_name(gemm), self.direct(gemm)?),
+            Kernel::Shared { form } => (product_name(SHARED[form].gemm), self.shared(launch, &SHARED[form])?),
             Kernel::Attention { form, causal } => ("launch of attention", self.attention(launch, form, causal)?),
             Kernel::QkvAttention => ("launch of the QKV product and attention", self.qkv_attention(launch)?),
-            Kernel::AttentionProj { form } => ("launch of attention and its projection", self.attention_proj(form)?),
+            Kernel::AttentionProj { form } => {
+                ("launch of attention and its projection", self.attention_proj(launch, form)?)
+            }
             Kernel::Few { weights, tile } => ("launch of the block for few tokens", self.few(weights, tile)?),
             Kernel::FewPrepare => {
                 ("launch of the weight cast", Arguments::each(&[self.buffers.weights, self.buffers.parts.few_weights]))
@@ -250,34 +254,46 @@ impl Call<'_> {
         Ok(maps.words(&words))
     }
 
-    /// A product that reads the caller's weights as they are.
-    fn direct(&self, gemm: Gemm, tile: &Tile) -> Result<Arguments, Error> {
-        let Buffers { output, weights, parts: w, .. } = self.buffers;
+    /// A product that reads the caller's weights as they are: `DirectHalfArgs` or `ProjDirectArgs` behind its maps
+    fn direct(&self, gemm: Gemm) -> Result<Arguments, Error> {
+        let Buffers { output, parts: w, rows, .. } = self.buffers;
+        let left = views::direct_left(self.left(gemm), gemm.depth(), *rows, direct::ROWS).encode()?;
+        let maps = Arguments::new().map(&left);
+        let (bias, matrix, alarms) = (self.bias(gemm), self.matrix(gemm), self.alarms);
+        Ok(match gemm {
+            Gemm::Proj => maps.words(&[bias, w.x1, *output, matrix, alarms, pair(self.rows(), 0)]),
+            _ => maps.map(&self.half_result(gemm, 32).encode()?).words(&[bias, matrix, alarms]),
+        })
+    }
+
+    /// The same where two blocks share the weights: `DirectHalfArgs` behind two maps, and `CastArgs` behind QKV's
+    fn shared(&self, launch: &Launch, tile: &SharedTile) -> Result<Arguments, Error> {
+        let SharedTile { gemm, m, .. } = *tile;
+        let (from, depth, rows) = (self.left(gemm), gemm.depth(), self.buffers.rows);
+        let left = match m {
+            64 => views::direct_left(from, depth, rows, m),
+            _ => views::left_of(from, depth, depth, rows, m),
+        };
+        let maps = Arguments::new().map(&left.encode()?).map(&self.half_result(gemm, tile.slab()).encode()?);
+        let arguments = maps.words(&[self.bias(gemm), self.matrix(gemm), self.alarms]);
+        Ok(if launch.cast.is_empty() { arguments } else { arguments.words(&self.cast(launch)) })
+    }
+
+    /// Where the caller's matrix is.
+    fn matrix(&self, gemm: Gemm) -> u64 {
         let matrix = match gemm {
             Gemm::Qkv => W_QKV,
             Gemm::AttnProj => W_ATTN,
             Gemm::Fc => W_FC,
             Gemm::Proj => W_PROJ,
         };
-        let matrix = weights + 4 * matrix.offset as u64;
-        let left = views::direct_left(self.left(gemm), gemm.depth(), self.buffers.rows, tile);
-        let maps = self.results(Arguments::new().map(&left.encode()?), gemm, tile)?;
-        let (bias, rows, alarms) = (self.bias(gemm), pair(self.rows(), 0), self.alarms);
-        Ok(match gemm {
-            // The attention projection has a kernel of its own.
-            Gemm::Qkv | Gemm::AttnProj | Gemm::Fc => maps.words(&[bias, matrix, alarms]),
-            Gemm::Proj => maps.words(&[bias, w.x1, *output, matrix, alarms, rows]),
-        })
+        self.buffers.weights + 4 * matrix.offset as u64
     }
 
-    /// FC where two blocks share the caller's weights.
-    fn fc_shared(&self, tile: &Tile) -> Result<Arguments, Error> {
-        // As for a direct product, if it has 64 rows.
-        let left = views::left(self.left(Gemm::Fc), Gemm::Fc.depth(), self.buffers.rows, tile);
-        let maps = Arguments::new().map(&left.encode()?);
-        let maps = self.results(maps, Gemm::Fc, tile)?;
-        let weights = self.buffers.weights + 4 * W_FC.offset as u64;
-        Ok(maps.words(&[self.bias(Gemm::Fc), weights, self.alarms]))
+    /// What QKV or FC stores, in boxes so wide.
+    fn half_result(&self, gemm: Gemm, wide: u32) -> View {
+        let Buffers { parts, rows, .. } = self.buffers;
+        views::out(Element::F16, if gemm == Gemm::Fc { parts.f } else { parts.qkv }, gemm.columns(), *rows, wide)
     }
 
     /// The left operand of a product.
@@ -356,20 +372,23 @@ impl Call<'_> {
         Ok(maps.words(&[&[lengths][..], &self.cast(launch)].concat()))
     }
 
-    /// `AttentionProjArgs` behind one or two maps
-    fn attention_proj(&self, form: usize) -> Result<Arguments, Error> {
+    /// `AttentionProjArgs` behind one or two maps, and `CastArgs` behind those of the form that casts
+    fn attention_proj(&self, launch: &Launch, form: usize) -> Result<Arguments, Error> {
         let Buffers { x, weights, parts: w, .. } = self.buffers;
         let rows = self.buffers.rows;
         let maps = Arguments::new().map(&views::rows(w.qkv, QKV, rows).encode()?);
-        // b_attn, gamma2 and beta2 lie together in both.
-        let (maps, vectors, weights) = if ATTENTION_PROJ[form].packed {
-            let matrix = views::attention_proj_right(self.packed.matrix(Gemm::AttnProj)).encode()?;
-            (maps.map(&matrix), self.vector(vectors::B_ATTN), 0)
+        let (maps, matrix) = if ATTENTION_PROJ[form].packed {
+            (maps.map(&views::attention_proj_right(self.packed.matrix(Gemm::AttnProj)).encode()?), 0)
         } else {
-            (maps, weights + 4 * B_ATTN.offset as u64, weights + 4 * W_ATTN.offset as u64)
+            (maps, self.matrix(Gemm::AttnProj))
         };
+        // b_attn, gamma2 and beta2 lie together in both.
+        let vectors =
+            if self.shape.prepared { self.vector(vectors::B_ATTN) } else { weights + 4 * B_ATTN.offset as u64 };
+        let pointers = [*x, vectors, matrix, w.x1, w.h, w.statistics, self.alarms];
         let shape = [pair(self.rows(), self.shape.seq_len as u32), pair(u32::from(self.shape.causal), 0)];
-        Ok(maps.words(&[*x, vectors, weights, w.x1, w.h, w.statistics, self.alarms]).words(&shape))
+        let arguments = maps.words(&[&pointers[..], &shape].concat());
+        Ok(if launch.cast.is_empty() { arguments } else { arguments.words(&self.cast(launch)) })
     }
 
     fn few(&self, weights: FewWeights, tile: usize) -> Result<Arguments, Error> {

@@ -1,6 +1,7 @@
 //! Every Hopper kernel, found by name once and kept in typed fields.
 
 use super::plan::product::Tile;
+use super::plan::shared::{SHARED, SharedTile};
 use super::plan::{
     self, ATTENTION, ATTENTION_PROJ, Chip, FEW, FewWeights, Gemm, Kernel, direct, product, qkv_attention,
 };
@@ -17,10 +18,10 @@ pub struct Kernels {
     pub layernorm: Function,
     /// One per [`Gemm`] and tile of it.
     pub gemm: [Vec<Function>; 4],
-    /// The same for the products that read fp32 weights.
-    pub gemm_direct: [Vec<Function>; 4],
-    /// FC where two blocks share the weights.
-    pub fc_shared: [Function; 2],
+    /// The products that read fp32 weights; there is none of the attention projection.
+    pub gemm_direct: [Function; 4],
+    /// Those where two blocks share the weights.
+    pub shared: [Function; SHARED.len()],
     /// Not causal, causal.
     pub attention: [[Function; ATTENTION.len()]; 2],
     pub qkv_attention: Function,
@@ -49,8 +50,8 @@ impl Kernels {
             cast_layernorm: function(Kernel::CastLayernorm)?,
             layernorm: function(Kernel::Layernorm)?,
             gemm: [const { Vec::new() }; 4],
-            gemm_direct: [const { Vec::new() }; 4],
-            fc_shared: [function(Kernel::FcShared { tile: 0 })?, function(Kernel::FcShared { tile: 1 })?],
+            gemm_direct: [Function::NONE; 4],
+            shared: [Function::NONE; SHARED.len()],
             attention: [[Function::NONE; ATTENTION.len()]; 2],
             qkv_attention: function(Kernel::QkvAttention)?,
             attention_proj: [Function::NONE; ATTENTION_PROJ.len()],
@@ -75,8 +76,8 @@ impl Kernels {
             for tile in 0..product::tiles(gemm).len() {
                 kernels.gemm[gemm as usize].push(function(Kernel::Gemm { gemm, tile })?);
             }
-            for tile in 0..direct::tiles(gemm).len() {
-                kernels.gemm_direct[gemm as usize].push(function(Kernel::Direct { gemm, tile })?);
+            if direct::tile(gemm).is_some() {
+                kernels.gemm_direct[gemm as usize] = function(Kernel::Direct { gemm })?;
             }
         }
         for (tile, form) in product::tiles(Gemm::Proj).iter().enumerate().filter(|(_, form)| form.splits > 1) {
@@ -94,6 +95,9 @@ impl Kernels {
             for form in plan::attention_forms(causal) {
                 kernels.attention[usize::from(causal)][form] = function(Kernel::Attention { form, causal })?;
             }
+        }
+        for form in 0..SHARED.len() {
+            kernels.shared[form] = function(Kernel::Shared { form })?;
         }
         for form in 0..ATTENTION_PROJ.len() {
             kernels.attention_proj[form] = function(Kernel::AttentionProj { form })?;
@@ -113,8 +117,8 @@ impl Kernels {
             Kernel::CastLayernorm => self.cast_layernorm,
             Kernel::Layernorm => self.layernorm,
             Kernel::Gemm { gemm, tile } => self.gemm[gemm as usize][tile],
-            Kernel::Direct { gemm, tile } => self.gemm_direct[gemm as usize][tile],
-            Kernel::FcShared { tile } => self.fc_shared[tile],
+            Kernel::Direct { gemm } => self.gemm_direct[gemm as usize],
+            Kernel::Shared { form } => self.shared[form],
             Kernel::Attention { form, causal } => self.attention[usize::from(causal)][form],
             Kernel::QkvAttention => self.qkv_attention,
             Kernel::AttentionProj { form } => self.attention_proj[form],
@@ -135,10 +139,12 @@ pub fn symbol(kernel: Kernel) -> String {
         Kernel::CastLayernorm => "cast_layernorm".into(),
         Kernel::Layernorm => "layernorm".into(),
         Kernel::Gemm { gemm, tile } => product_symbol(gemm, "", &product::tiles(gemm)[tile]),
-        Kernel::Direct { gemm, tile } => product_symbol(gemm, "_direct", &direct::tiles(gemm)[tile]),
-        Kernel::FcShared { tile } => {
-            let tile = &direct::FC_SHARED[tile];
-            format!("gemm_fc_shared_{}x{}", tile.m, tile.n)
+        Kernel::Direct { gemm } => {
+            direct::tile(gemm).map_or_else(String::new, |tile| product_symbol(gemm, "_direct", &tile))
+        }
+        Kernel::Shared { form } => {
+            let SharedTile { gemm, m, n, .. } = SHARED[form];
+            format!("gemm_{}_shared_{m}x{n}", if gemm == Gemm::Fc { "fc" } else { "qkv" })
         }
         Kernel::Attention { form, causal } => {
             let form = &ATTENTION[form];

@@ -27,7 +27,7 @@ fn whole(rows: usize, high: usize) -> u64 {
 /// The left operand (rows, depth), in boxes of 64 columns and the rows of a tile, or as for a direct product.
 pub fn left(base: u64, depth: usize, rows: usize, tile: &Tile) -> View {
     match tile.depth() {
-        128 => direct_left(base, depth, rows, tile),
+        128 => direct_left(base, depth, rows, tile.m),
         _ => left_of(base, depth, depth, rows, tile.m),
     }
 }
@@ -46,9 +46,9 @@ pub fn qkv_head(base: u64) -> View {
 }
 
 /// The left operand of a direct product: slabs of 64 columns, in boxes of two slabs and the rows of a tile.
-pub fn direct_left(base: u64, depth: usize, rows: usize, tile: &Tile) -> View {
-    let (depth, rows) = (depth as u64, whole(rows, tile.m));
-    let boxed = [64, tile.m as u32, 2];
+pub fn direct_left(base: u64, depth: usize, rows: usize, high: usize) -> View {
+    let (depth, rows) = (depth as u64, whole(rows, high));
+    let boxed = [64, high as u32, 2];
     View::new(Element::F16, base, [64, rows, depth / 64], &[2 * depth, 128], boxed, Swizzle::B128, Promotion::B256)
 }
 

@@ -1,7 +1,6 @@
 //! Attention, its projection and LN2 in one kernel, for rows that are few enough to be one or two tiles of keys.
 
-use super::{Kernel, Launch, NOTHING, count};
-use crate::cuda::block::Shape;
+use super::{CHUNKS, CHUNKS_PROJ, Chip, FEWEST_WORKERS, Kernel, Launch, NOTHING, count};
 use crate::dims::D;
 
 /// One form of the kernel.
@@ -15,12 +14,16 @@ pub struct AttentionProjForm {
     pub shared: u32,
 }
 
-/// The forms that it is compiled for.
+/// The forms that it is compiled for: of the caller's weights, prepared ones, and those that the kernel before has cast.
 pub const ATTENTION_PROJ: [AttentionProjForm; 3] = [
-    AttentionProjForm { keys: 64, packed: false, shared: 136_248 },
-    AttentionProjForm { keys: 128, packed: false, shared: 185_400 },
-    AttentionProjForm { keys: 64, packed: true, shared: 136_248 },
+    AttentionProjForm { keys: 64, packed: false, shared: 136_256 },
+    AttentionProjForm { keys: 64, packed: true, shared: 136_256 },
+    AttentionProjForm { keys: 128, packed: true, shared: 185_408 },
 ];
+/// Their places.
+pub(super) const DIRECT: usize = 0;
+pub(super) const PREPARED: usize = 1;
+const CASTING: usize = 2;
 
 /// Columns of a cluster's tile.
 const COLUMNS: usize = 96;
@@ -29,17 +32,23 @@ const BLOCKS: usize = 4;
 /// Tiles that share a row, which tell each other its statistics.
 pub const ROW_TILES: usize = D / COLUMNS;
 
-/// The launch for this call, where the one kernel is faster than two: measured on an H200.
-pub(super) fn attention_proj(shape: Shape) -> Option<Launch> {
-    let rows = shape.rows();
-    let form = ATTENTION_PROJ.iter().position(|form| form.packed == shape.prepared && rows <= form.keys)?;
-    let blocks = count(rows.div_ceil(64) * ROW_TILES * BLOCKS);
-    Some(Launch {
+/// The launch of this form.
+pub(super) fn attention_proj(form: usize) -> Launch {
+    let AttentionProjForm { keys, shared, .. } = ATTENTION_PROJ[form];
+    let blocks = count(keys / 64 * ROW_TILES * BLOCKS);
+    Launch {
         kernel: Kernel::AttentionProj { form },
         grid: [blocks, 1, 1],
         threads: 384,
-        shared: ATTENTION_PROJ[form].shared,
+        shared,
         working: blocks,
         cast: NOTHING,
-    })
+    }
+}
+
+/// That of 65 to 128 rows, and W_proj cast on the SMs that it leaves idle. None: these are too few.
+pub(super) fn casting_attention_proj(chip: Chip) -> Option<Launch> {
+    let (launch, blocks) = (attention_proj(CASTING), count(BLOCKS * chip.clusters[1]));
+    let cast = CHUNKS - CHUNKS_PROJ..CHUNKS;
+    (blocks >= launch.working + FEWEST_WORKERS).then_some(Launch { grid: [blocks, 1, 1], cast, ..launch })
 }

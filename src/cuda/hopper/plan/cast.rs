@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::attention::{self, ATTENTION, AttentionForm};
-use super::direct;
 use super::product::{self, product_in, tiles};
+use super::shared;
 use super::{Chip, Kernel, Launch, count};
 use crate::cuda::block::{Gemm, Shape};
 use crate::dims::{D, FFN, QKV};
@@ -16,7 +16,7 @@ pub const CHUNKS_QKV: u32 = (D * QKV / 4096) as u32;
 /// The chunks of W_attn.
 pub const CHUNKS_ATTN: u32 = (D * D / 4096) as u32;
 /// The chunks of W_proj.
-const CHUNKS_PROJ: u32 = (D * FFN / 4096) as u32;
+pub(super) const CHUNKS_PROJ: u32 = (D * FFN / 4096) as u32;
 /// Blocks of the first kernel that copy the small parameters.
 const VECTOR_BLOCKS: usize = 10;
 
@@ -49,8 +49,8 @@ fn qkv_around_fc(rows: usize) -> usize {
     if rows <= 192 { 1 } else { 2 }
 }
 
-/// Fewer idle SMs than these cast nothing beside the attention projection: they would outlast it.
-const FEWEST_WORKERS: u32 = 16;
+/// Fewer idle SMs than these cast nothing beside the attention projection, or in front of it: they would outlast it.
+pub(super) const FEWEST_WORKERS: u32 = 16;
 
 /// The first three launches with the cast of all weights but what is left to the fourth (see [`casting_projection`]): what the SMs that the QKV
 /// product and attention leave idle can do in that time, they do; the rest is done before. The QKV product takes the tile with which all this would be
@@ -75,8 +75,8 @@ pub(super) fn casting_around_fc(chip: Chip, shape: Shape, attention: &Launch) ->
     let qkv_time = product::time(chip, Gemm::Qkv, &tiles(Gemm::Qkv)[tile], rows);
     let shares = Shares::new(chip, shape, &qkv, qkv_time, attention);
     let projection = product::product(chip, Gemm::AttnProj, rows, false);
-    let fits = projection.working + direct::fc_shared(1).working <= count(chip.sms)
-        && direct::fc_shared(1).working <= count(2 * chip.clusters[0]);
+    let fc = shared::shared(shared::FC_256);
+    let fits = projection.working + fc.working <= count(chip.sms) && fc.working <= count(2 * chip.clusters[0]);
     if !fits || shares.first < CHUNKS_ATTN as usize || shares.second < CHUNKS_PROJ as usize {
         return None;
     }

@@ -2,9 +2,10 @@
 //!
 //! Up to [`FEW_ROWS`] rows one resident kernel computes the block. Above, six kernels, or five while attention fits into the kernel of its projection, or
 //! where it is in one with QKV.
-//! From the caller's weights the products read them as they are up to [`DIRECT_ROWS`] rows, where hardly any is read twice; FC, which converts them while
-//! the attention projection leaves its SMs idle, up to [`DIRECT_FC_ROWS`]. In all other calls they read fp16 weights, each in the tile whose waves of
-//! blocks take the least time, and SMs that a product or attention leaves idle cast weights for the kernels after it.
+//! From the caller's weights the products read them as they are up to [`DIRECT_ROWS`] rows, where none is read twice; QKV and FC, two blocks of which share
+//! what they convert, up to [`SHARED_ROWS`]; FC, which converts while the attention projection leaves its SMs idle, up to [`SHARED_FC_ROWS`]. All other
+//! products read fp16 weights, each in the tile whose waves of blocks take the least time, and SMs that a kernel leaves idle cast weights for those after
+//! it.
 
 mod attention;
 mod attention_proj;
@@ -13,6 +14,7 @@ pub mod direct;
 mod few;
 pub mod product;
 pub mod qkv_attention;
+pub mod shared;
 
 use std::ops::Range;
 
@@ -22,7 +24,8 @@ use crate::dims::{D, FFN, QKV};
 pub use attention::{ATTENTION, AttentionForm, attention_forms, attention_in};
 pub use attention_proj::{ATTENTION_PROJ, AttentionProjForm, ROW_TILES};
 pub use cast::{CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, qkv_makes_room};
-use cast::{NOTHING, cast_layernorm, casting, casting_around_fc, casting_projection, layernorm};
+use cast::{CHUNKS_PROJ, FEWEST_WORKERS, NOTHING, cast_layernorm, casting, casting_around_fc};
+use cast::{casting_projection, layernorm};
 pub use few::{FEW, FewTile, FewWeights};
 
 /// What a plan must know about the GPU.
@@ -39,10 +42,12 @@ pub struct Chip {
 /// Rows up to which the one resident kernel is the faster way; measured on an H200.
 pub const FEW_ROWS: usize = 32;
 
-/// Rows up to which the products, and up to which FC alone, read the caller's fp32 weights; measured on an H200.
-pub const DIRECT_ROWS: usize = 128;
+/// Rows up to which all products read the caller's fp32 weights, QKV and FC do, and FC alone does; measured on an H200 (the second on an H100).
+pub const DIRECT_ROWS: usize = direct::ROWS;
 #[allow(missing_docs, reason = "see above")]
-pub const DIRECT_FC_ROWS: usize = 256;
+pub const SHARED_ROWS: usize = 128;
+#[allow(missing_docs, reason = "see above")]
+pub const SHARED_FC_ROWS: usize = 256;
 
 /// A compiled kernel. `CastLayernorm` is the first of a call from the caller's weights, `Layernorm` of a prepared block's; `Apart` is the attention
 /// projection for weights that LN2 is folded into, whose blocks do not wait for each other, `FcScaled` FC behind it; `QkvAttention` is QKV and attention
@@ -53,8 +58,8 @@ pub enum Kernel {
     CastLayernorm,
     Layernorm,
     Gemm { gemm: Gemm, tile: usize },
-    Direct { gemm: Gemm, tile: usize },
-    FcShared { tile: usize },
+    Direct { gemm: Gemm },
+    Shared { form: usize },
     Attention { form: usize, causal: bool },
     QkvAttention,
     AttentionProj { form: usize },
@@ -121,7 +126,13 @@ pub fn prepare() -> Vec<Launch> {
 fn many(chip: Chip, shape: Shape) -> Vec<Launch> {
     let rows = shape.rows();
     if !shape.prepared && rows <= DIRECT_ROWS {
-        return direct_products(shape);
+        return direct_products(rows);
+    }
+    if !shape.prepared
+        && rows <= SHARED_ROWS
+        && let Some(launches) = shared_products(chip, rows)
+    {
+        return launches;
     }
     if let Some(both) = qkv_attention::qkv_attention(chip, shape) {
         return both.to_vec();
@@ -129,10 +140,10 @@ fn many(chip: Chip, shape: Shape) -> Vec<Launch> {
     let attention = || attention::attention(chip, shape);
     let product = |gemm| product::product(chip, gemm, rows, shape.prepared);
     if !shape.prepared
-        && rows <= DIRECT_FC_ROWS
+        && (SHARED_ROWS + 1..=SHARED_FC_ROWS).contains(&rows)
         && let Some(first) = casting_around_fc(chip, shape, &attention())
     {
-        let rest = [product(Gemm::AttnProj), direct::fc_shared(1), product(Gemm::Proj)];
+        let rest = [product(Gemm::AttnProj), shared::shared(shared::FC_256), product(Gemm::Proj)];
         return first.into_iter().chain(rest).collect();
     }
     let mut launches = if !shape.prepared {
@@ -140,16 +151,18 @@ fn many(chip: Chip, shape: Shape) -> Vec<Launch> {
     } else {
         vec![layernorm(rows), product(Gemm::Qkv)]
     };
-    match attention_proj::attention_proj(shape) {
-        Some(both) => launches.push(both),
-        None if shape.prepared => match product::apart(chip, rows) {
+    match shape.prepared {
+        true if rows <= ATTENTION_PROJ[attention_proj::PREPARED].keys => {
+            launches.push(attention_proj::attention_proj(attention_proj::PREPARED));
+        }
+        true => match product::apart(chip, rows) {
             Some([projection, fc]) => {
                 launches.extend([attention(), projection, fc, product(Gemm::Proj)]);
                 return launches;
             }
             None => launches.extend([attention(), product(Gemm::AttnProj)]),
         },
-        None => {
+        false => {
             let projection = casting_projection(chip, rows, &launches[2]);
             launches.push(projection);
         }
@@ -159,13 +172,23 @@ fn many(chip: Chip, shape: Shape) -> Vec<Launch> {
 }
 
 /// No cast: the first kernel normalises and copies the small parameters, the products convert the weights that they read.
-fn direct_products(shape: Shape) -> Vec<Launch> {
-    let rows = shape.rows();
-    let mut launches = vec![cast_layernorm(rows, 0..0), direct::product(Gemm::Qkv, rows)];
-    launches.extend(attention_proj::attention_proj(shape));
-    let fc = if rows <= 64 { direct::product(Gemm::Fc, rows) } else { direct::fc_shared(0) };
-    launches.extend([fc, direct::product(Gemm::Proj, rows)]);
+fn direct_products(rows: usize) -> Vec<Launch> {
+    let mut launches = vec![cast_layernorm(rows, 0..0)];
+    launches.extend(direct::product(Gemm::Qkv));
+    launches.push(attention_proj::attention_proj(attention_proj::DIRECT));
+    launches.extend([Gemm::Fc, Gemm::Proj].into_iter().filter_map(direct::product));
     launches
+}
+
+/// QKV and FC convert what they read; what the other two read is cast beside the kernel before each. None: there are not enough SMs for it.
+fn shared_products(chip: Chip, rows: usize) -> Option<Vec<Launch>> {
+    Some(vec![
+        cast_layernorm(rows, 0..0),
+        shared::casting_qkv(chip)?,
+        attention_proj::casting_attention_proj(chip)?,
+        shared::shared(shared::FC),
+        product::product(chip, Gemm::Proj, rows, false),
+    ])
 }
 
 /// Dynamic shared memory of a block, as the kernels' own headers compute it.
@@ -183,8 +206,8 @@ pub fn shared_bytes(kernel: Kernel) -> u32 {
             form.shared + 4 * form.m as u32 // a factor for each row
         }
         Kernel::Gemm { gemm, tile } => product::tiles(gemm)[tile].shared,
-        Kernel::Direct { gemm, tile } => direct::tiles(gemm)[tile].shared,
-        Kernel::FcShared { tile } => direct::FC_SHARED[tile].shared,
+        Kernel::Direct { gemm } => direct::tile(gemm).map_or(0, |tile| tile.shared),
+        Kernel::Shared { form } => shared::SHARED[form].shared,
         Kernel::Attention { form, .. } => ATTENTION[form].shared,
         Kernel::QkvAttention => qkv_attention::SHARED,
         Kernel::AttentionProj { form } => ATTENTION_PROJ[form].shared,
