@@ -73,7 +73,7 @@ fn more_rows_are_six_launches_or_five() {
 
 #[test]
 fn every_weight_is_cast_once_or_was_before_or_is_read_as_it_is() {
-    let ends = [CHUNKS_QKV, CHUNKS_QKV + CHUNKS_ATTN, CHUNKS - CHUNKS_FC, CHUNKS];
+    let edges = [0, CHUNKS_QKV, CHUNKS_QKV + CHUNKS_ATTN, CHUNKS - CHUNKS_FC, CHUNKS];
     for (sms, shape, plan) in plans().filter(|(_, shape, _)| shape.rows() > FEW_ROWS) {
         let rows = shape.rows();
         // By the matrix: those whose weights a kernel reads as they are.
@@ -92,10 +92,9 @@ fn every_weight_is_cast_once_or_was_before_or_is_read_as_it_is() {
         assert!(shape.prepared || rows > DIRECT_ROWS || reads == [true; 4], "{shape:?} on {sms}: {plan:?}");
         let mut next = 0;
         let pass_over = |next: &mut u32| {
-            for (&end, &reads) in ends.iter().zip(&reads) {
-                let start = ends.iter().rev().find(|&&start| start < end).copied().unwrap_or(0);
-                if reads && *next == start {
-                    *next = end;
+            for (matrix, &reads) in edges.windows(2).zip(&reads) {
+                if reads && *next == matrix[0] {
+                    *next = matrix[1];
                 }
             }
         };
@@ -120,7 +119,8 @@ fn what_a_projection_fetches_early_is_cast_two_kernels_before() {
             assert!(matches!(both.kernel, Kernel::AttentionProj { .. }), "{shape:?} on {sms}: {plan:?}");
             assert!(matches!(proj.kernel, Kernel::Gemm { gemm: Gemm::Proj, .. }), "{shape:?} on {sms}: {plan:?}");
             assert_eq!(qkv.cast, CHUNKS_QKV..CHUNKS_QKV + CHUNKS_ATTN, "{shape:?} on {sms}");
-            assert!((CHUNKS - CHUNKS_FC..CHUNKS).all(|chunk| casts(chunk).is_some_and(|at| at <= 2)));
+            let early = (CHUNKS - CHUNKS_FC..CHUNKS).all(|chunk| casts(chunk).is_some_and(|at| at <= 2));
+            assert!(early, "{shape:?} on {sms}: {plan:?}");
             seen += 1;
         }
     }
