@@ -27,6 +27,7 @@ fn hopper_names() -> Vec<String> {
     use hopper::plan::{ATTENTION_PROJ, FEW, FewWeights, Gemm, Kernel, attention_forms, direct, product, shared};
     let mut all = vec![
         Kernel::CastLayernorm,
+        Kernel::LayernormVectors,
         Kernel::QkvAttention,
         Kernel::FewPrepare,
         Kernel::TransposeQkv,

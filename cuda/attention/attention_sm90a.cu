@@ -3,20 +3,20 @@
 #include "attention/attention_sm90a.cuh"
 #include "cast/cast_sm90a.cuh"
 
-#define ATTENTION(NAME, ROW_GROUPS, KEY_GROUPS, KEYS, STAGES)                                                                       \
-  extern "C" __global__ void __launch_bounds__(AttentionTile<ROW_GROUPS, KEY_GROUPS, KEYS, STAGES, false>::THREADS, 1)              \
-      NAME(const __grid_constant__ CUtensorMap qkv, const __grid_constant__ CUtensorMap att, int seq_len, const CastArgs cast,      \
-           const float2* longest) {                                                                                                 \
-    using Tile = AttentionTile<ROW_GROUPS, KEY_GROUPS, KEYS, STAGES, false>;                                                        \
-    if (blockIdx.y >= HEADS) {                                                                                                      \
-      pdl_launch();                                                                                                                 \
-      constexpr int CAST_STAGES = (Tile::SMEM_BYTES - 1024) / 16400, GROUP = ROW_GROUPS == 1 ? 128 : Tile::THREADS - 32;            \
-      if (blockIdx.z == 0)                                                                                                          \
-        cast_role<Tile::THREADS, CAST_STAGES, GROUP, true>(cast, attention_memory(), (blockIdx.y - HEADS) * gridDim.x + blockIdx.x, \
-                                                           (gridDim.y - HEADS) * gridDim.x);                                        \
-      return;                                                                                                                       \
-    }                                                                                                                               \
-    attention_block<Tile>(&qkv, &att, seq_len, longest, cast);                                                                      \
+#define ATTENTION(NAME, ROW_GROUPS, KEY_GROUPS, KEYS, STAGES)                                                                  \
+  extern "C" __global__ void __launch_bounds__(AttentionTile<ROW_GROUPS, KEY_GROUPS, KEYS, STAGES, false>::THREADS, 1)         \
+      NAME(const __grid_constant__ CUtensorMap qkv, const __grid_constant__ CUtensorMap att, int seq_len, const CastArgs cast, \
+           const float2* longest) {                                                                                            \
+    using Tile = AttentionTile<ROW_GROUPS, KEY_GROUPS, KEYS, STAGES, false>;                                                   \
+    if (blockIdx.y >= HEADS) {                                                                                                 \
+      pdl_launch();                                                                                                            \
+      constexpr int CAST_STAGES = (Tile::SMEM_BYTES - 1024) / 16400, GROUP = ROW_GROUPS == 1 ? 128 : Tile::THREADS - 32;       \
+      if (blockIdx.z == 0)                                                                                                     \
+        cast_role<Tile::THREADS, CAST_STAGES, GROUP, BESIDE_ATTENTION>(                                                        \
+            cast, attention_memory(), (blockIdx.y - HEADS) * gridDim.x + blockIdx.x, (gridDim.y - HEADS) * gridDim.x);         \
+      return;                                                                                                                  \
+    }                                                                                                                          \
+    attention_block<Tile>(&qkv, &att, seq_len, longest, cast);                                                                 \
   }
 
 ATTENTION(attention_1x2_f16, 1, 2, 64, 8)

@@ -1,9 +1,11 @@
-/* The first kernel of the chain, in two forms: h(filled, 768) fp16 = LayerNorm(x; gamma1, beta1), and statistics = EMPTY (rows x tiles words, through which
+/* The first kernel of the chain, in three forms: h(filled, 768) fp16 = LayerNorm(x; gamma1, beta1), and statistics = EMPTY (rows x tiles words, through which
    the blocks of the attention projection speak).
    cast_layernorm, from the caller's weights: also packed fp16 = part of the weights, vectors = the small parameters.
+   layernorm_vectors, the same where none of the weights is cast, in larger blocks.
    layernorm, for a prepared block: where the attention projection's blocks do without statistics, facts of each row instead.
 
    grid: last - first cast blocks (one chunk each), ceil(filled / 8) LayerNorm blocks, 10 blocks for the rest; of layernorm the second alone. 256 threads.
+   layernorm_vectors: ceil(filled / 16) LayerNorm blocks and 5 for the rest, 512 threads.
    Limiter: L2 at 1024 rows (7.1 MB of W_qkv, 3.1 MB of x, all requested at once; cold, device memory), the launch itself for few rows.
    Everything later in the chain may read inputs and write its own outputs as soon as it starts, because this kernel lets its successors start only after
    its own predecessor has ended. */
@@ -43,7 +45,7 @@ constexpr int STAYS_ROWS = 1280;
 
 constexpr int VECTORS = QKV + 4 * D + FFN, WATCHED = VECTORS + 2 * D;  // behind `vectors` gamma1 and beta1
 constexpr int VECTOR_BLOCKS = 10;  // few: the product behind reads its weights early where there is no block of this kernel in the way
-static_assert(VECTOR_BLOCKS * 1024 >= WATCHED && BETA1 == GAMMA1 + D);
+static_assert(VECTOR_BLOCKS * 1024 >= WATCHED && VECTOR_BLOCKS % 2 == 0 && BETA1 == GAMMA1 + D);
 
 // The place in the weights by the index in `vectors`
 __device__ __forceinline__ int small_parameter(int i) {
@@ -69,10 +71,10 @@ __device__ __forceinline__ void watch_vector(unsigned* alarms, int i, float v) {
 }
 
 // A row for each warp of a block, and with FACTS what is told of it. Then the successors start here, behind the loads of x.
-template <bool FACTS>
+template <bool FACTS, int THREADS = 256>
 __device__ __forceinline__ void layernorm_rows(const CastLayernormArgs& args, int block, bool aligned) {
   __shared__ float4 affine[2 * D / 4];
-  const int at = block * 8 + static_cast<int>(threadIdx.x / 32);
+  const int at = block * (THREADS / 32) + static_cast<int>(threadIdx.x / 32);
   const size_t row = min(at, args.rows - 1), to = min(at, args.filled - 1);  // the last one by all warps that are left over
   LayernormRow one;
   one.load(args.x + row * D);
@@ -80,7 +82,7 @@ __device__ __forceinline__ void layernorm_rows(const CastLayernormArgs& args, in
   const bool tells = FACTS && args.facts != nullptr;
   // Asked for here: behind the sums, where the compiler would put it, the end of the kernel waits for it.
   const float2 of_residual = tells ? load_here_2(args.vectors + VECTOR_RESIDUAL_FACTS) : make_float2(0.f, 0.f);
-  fetch_affine(smem_address(affine), args.cast.weights + GAMMA1, aligned);
+  fetch_affine<THREADS>(smem_address(affine), args.cast.weights + GAMMA1, aligned);
   if (threadIdx.x % 32 < args.tiles) args.statistics[row * args.tiles + threadIdx.x % 32] = EMPTY;
   if (block == 0 && args.longest != nullptr && threadIdx.x < LONGEST_ROWS) args.longest[longest_at(threadIdx.x)] = 0;
   if (args.x_copy != nullptr) one.store(args.x_copy + row * D);
@@ -89,6 +91,31 @@ __device__ __forceinline__ void layernorm_rows(const CastLayernormArgs& args, in
   copy_async_wait();
   __syncthreads();
   one.store_scaled(smem_address(affine), args.h + to * D);
+}
+
+// Block `block` of those that copy the small parameters, four a thread.
+template <int THREADS>
+__device__ __forceinline__ void copy_vectors(const CastLayernormArgs& args, int block) {
+  if (block == 0 && threadIdx.x == 0 && args.cast.alarms != nullptr) {
+    args.cast.alarms[ALARMS_WATCHED] = 0;
+    args.cast.alarms[ALARMS_QKV_READ] = 0;
+    const void** const buffers = reinterpret_cast<const void**>(args.cast.alarms + ALARMS_BUFFERS);
+    buffers[0] = args.x_copy != nullptr ? args.x_copy : args.x;
+    buffers[1] = args.output;
+    buffers[2] = args.cast.weights;
+  }
+  float v[4];
+#pragma unroll
+  for (int u = 0; u < 4; u++) {
+    const int i = block * (4 * THREADS) + THREADS * u + threadIdx.x;
+    v[u] = i < WATCHED ? args.cast.weights[small_parameter(i)] : 0.f;
+  }
+#pragma unroll
+  for (int u = 0; u < 4; u++) {
+    const int i = block * (4 * THREADS) + THREADS * u + threadIdx.x;
+    if (i < VECTORS) args.vectors[i] = v[u];
+    if (i < WATCHED && args.cast.alarms != nullptr) watch_vector(args.cast.alarms, i, v[u]);
+  }
 }
 
 extern "C" __global__ void __launch_bounds__(256, 5) cast_layernorm(const CastLayernormArgs args) {
@@ -123,26 +150,18 @@ extern "C" __global__ void __launch_bounds__(256, 5) cast_layernorm(const CastLa
   if (block >= 0 && block < norm_blocks) layernorm_rows<false>(args, block, aligned);
   block -= norm_blocks;
   if (block < 0) return;
-  if (block == 0 && threadIdx.x == 0 && args.cast.alarms != nullptr) {
-    args.cast.alarms[ALARMS_WATCHED] = 0;
-    args.cast.alarms[ALARMS_QKV_READ] = 0;
-    const void** const buffers = reinterpret_cast<const void**>(args.cast.alarms + ALARMS_BUFFERS);
-    buffers[0] = args.x_copy != nullptr ? args.x_copy : args.x;
-    buffers[1] = args.output;
-    buffers[2] = args.cast.weights;
-  }
-  float v[4];
-#pragma unroll
-  for (int u = 0; u < 4; u++) {
-    const int i = block * 1024 + 256 * u + threadIdx.x;
-    v[u] = i < WATCHED ? args.cast.weights[small_parameter(i)] : 0.f;
-  }
-#pragma unroll
-  for (int u = 0; u < 4; u++) {
-    const int i = block * 1024 + 256 * u + threadIdx.x;
-    if (i < VECTORS) args.vectors[i] = v[u];
-    if (i < WATCHED && args.cast.alarms != nullptr) watch_vector(args.cast.alarms, i, v[u]);
-  }
+  copy_vectors<256>(args, block);
+}
+
+// Twice as many rows a block: the multiprocessors without any are those where the product behind begins early.
+extern "C" __global__ void __launch_bounds__(512, 2) layernorm_vectors(const CastLayernormArgs args) {
+  pdl_wait();
+  pdl_launch();
+  const int norm_blocks = (args.filled + 15) / 16, block = blockIdx.x;
+  if (block < norm_blocks)
+    layernorm_rows<false, 512>(args, block, aligned_16(args.cast.weights));
+  else
+    copy_vectors<512>(args, block - norm_blocks);
 }
 
 // The same for weights that are prepared, with nothing else in the way: behind the wait x is asked for by the eleventh instruction, not behind a jump over the

@@ -82,22 +82,30 @@ __device__ __forceinline__ void wait_for_readers(const unsigned* alarms, unsigne
 
 constexpr int ATTN_CAST_BARRIER = 1;
 
-// Shared memory: STAGES * 16384 + 16 * STAGES bytes from `memory` (128-byte aligned).
+enum CastBeside { BESIDE_OTHERS, BESIDE_ATTENTION, BESIDE_SHARED_QKV };
+
+// Shared memory: ROOM * 16384 + 16 * ROOM bytes from `memory` (128-byte aligned), for ROOM stages, of which it takes a multiple of the groups, so that a stage
+// is always the same group's: an mbarrier tells but the parity of a phase, and another group that came before the stage's last chunk would take the phase
+// before that for its own.
 // GROUP threads convert a chunk. Where all share each one, a warp waits for every chunk and has but two or four loads to make up for it:
 // in groups of four warps 256, 384 and 512 rows take 0.2 to 0.5 us less (H200). But the kernels of large tiles, which cast little, pay for
 // the longer code: 2048 rows about 1.5 more.
-// BESIDE_ATTENTION: the kernel before may still read W_qkv.
+// BESIDE_ATTENTION: the kernel before may still read W_qkv. BESIDE_SHARED_QKV: chunks of W_fc are left out, because FC will read it as it is.
 // READERS: so many blocks of this kernel read it. Then the role lets the next kernel start, but only when its part of W_attn is there, so that this one may
 // fetch that ahead of its wait (-0.15 to -0.2 us at 1024 rows, H200). GROUP leaves a warp idle for it.
-template <int THREADS, int STAGES, int GROUP = THREADS - 32, bool BESIDE_ATTENTION = false, int READERS = 0>
+template <int THREADS, int ROOM, int GROUP = THREADS - 32, CastBeside BESIDE = BESIDE_OTHERS, int READERS = 0>
 __device__ __forceinline__ void cast_role(const CastArgs& args, uint32_t memory, int worker, int workers) {
-  constexpr int CONVERTERS = THREADS - 32;
+  constexpr int CONVERTERS = THREADS - 32, GROUPS = CONVERTERS / GROUP, STAGES = ROOM / GROUPS * GROUPS;
+  constexpr int FC_BEGINS = CHUNKS_QKV + CHUNKS_ATTN;
+  const int last = BESIDE == BESIDE_SHARED_QKV && args.last > FC_BEGINS ? args.last - CHUNKS_FC : args.last;
+  const auto chunk_of = [](int turn) { return BESIDE == BESIDE_SHARED_QKV && turn >= FC_BEGINS ? turn + CHUNKS_FC : turn; };
   const uint32_t full = memory + STAGES * 16384, empty = full + 8 * STAGES;
   CastWatch watch;
   if (!aligned_16(args.weights)) {
-    for (int chunk = args.first + worker; chunk < args.last; chunk += workers) {
+    for (int turn = args.first + worker; turn < last; turn += workers) {
+      const int chunk = chunk_of(turn);
       watch.turn_to(chunk, args.alarms);
-      if (BESIDE_ATTENTION && chunk >= CHUNKS_UNSHARED) pdl_wait();
+      if (BESIDE == BESIDE_ATTENTION && chunk >= CHUNKS_UNSHARED) pdl_wait();
       if (READERS > 0 && chunk >= CHUNKS_UNSHARED) wait_for_readers(args.alarms, READERS);
       for (int i = threadIdx.x * 4; i < CAST_CHUNK; i += THREADS * 4) {
         const float4 v = load_unaligned_4(args.weights + cast_source(chunk) + i);
@@ -121,14 +129,14 @@ __device__ __forceinline__ void cast_role(const CastArgs& args, uint32_t memory,
   if (threadIdx.x >= CONVERTERS) {
     if (threadIdx.x > CONVERTERS) return;
     const uint64_t policy = evict_first_policy();
-    for (int chunk = args.first + worker; chunk < args.last; chunk += workers, at.advance()) {
+    for (int turn = args.first + worker; turn < last; turn += workers, at.advance()) {
       mbarrier_wait(empty + 8 * at.stage, at.parity ^ 1);
       mbarrier_expect(full + 8 * at.stage, 16384);
-      bulk_load_once(memory + at.stage * 16384, args.weights + cast_source(chunk), 16384, full + 8 * at.stage, policy);
+      bulk_load_once(memory + at.stage * 16384, args.weights + cast_source(chunk_of(turn)), 16384, full + 8 * at.stage, policy);
     }
     return;
   }
-  constexpr int GROUPS = CONVERTERS / GROUP, PIECES = (CAST_CHUNK / 4 + GROUP - 1) / GROUP;  // of four numbers
+  constexpr int PIECES = (CAST_CHUNK / 4 + GROUP - 1) / GROUP;  // of four numbers
   const int group = GROUPS > 1 ? threadIdx.x / GROUP : 0, thread = GROUPS > 1 ? threadIdx.x % GROUP : threadIdx.x;
   static_assert(READERS == 0 || GROUPS * GROUP + 32 == CONVERTERS);
   if (GROUPS * GROUP < CONVERTERS && group >= GROUPS) {
@@ -145,7 +153,8 @@ __device__ __forceinline__ void cast_role(const CastArgs& args, uint32_t memory,
     told = true;
   };
   for (int i = 0; i < group; i++) at.advance();
-  for (int chunk = args.first + worker + group * workers; chunk < args.last; chunk += GROUPS * workers) {
+  for (int turn = args.first + worker + group * workers; turn < last; turn += GROUPS * workers) {
+    const int chunk = chunk_of(turn);
     if (!told && chunk >= CHUNKS_QKV + CHUNKS_ATTN) tell();
     watch.turn_to(chunk, args.alarms);
     __half* const to = cast_target(args, chunk);
@@ -156,7 +165,7 @@ __device__ __forceinline__ void cast_role(const CastArgs& args, uint32_t memory,
       const int i = thread + p * GROUP;
       if (i < CAST_CHUNK / 4) v[p] = load_shared_4(memory + at.stage * 16384 + 16 * i);
     }
-    if (BESIDE_ATTENTION && chunk >= CHUNKS_UNSHARED) pdl_wait();
+    if (BESIDE == BESIDE_ATTENTION && chunk >= CHUNKS_UNSHARED) pdl_wait();
     if (!room && chunk >= CHUNKS_UNSHARED) {
       wait_for_readers(args.alarms, READERS);
       room = true;

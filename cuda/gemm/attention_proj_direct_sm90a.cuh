@@ -89,7 +89,7 @@ struct AttentionProj {
     }
     look.move_to(seen);
     fence_async_shared();
-    if (args.alarms != nullptr && row64 == 0) seen.report(args.alarms, MATRIX_ATTN, 32.f * 4 * PIECES);
+    if (args.alarms != nullptr) seen.report(args.alarms, MATRIX_ATTN, 32.f * 4 * PIECES);
   }
 
   // Of 128 keys one thread asks for all heads' Q and K, then V, so that they come in the order in which they are needed

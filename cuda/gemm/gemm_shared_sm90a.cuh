@@ -196,11 +196,7 @@ __device__ __forceinline__ void gemm_shared(const CUtensorMap* a, const float* b
     if (converts) {
       const uint32_t converted = base + Memory::CONVERTED;
       Observation seen = share.aligned ? share.template run<true>(converted) : share.template run<false>(converted);
-      if (alarms != nullptr) {
-        const bool raised = seen.report(alarms, matrix, 32.f * 4 * S::PIECES * S::SHARE);
-        // Of more than 128 rows, who judges the result may do so before this kernel has ended.
-        if (S::BM == 128 && threadIdx.x % 32 == 0) add_released(alarms + ALARMS_WATCHED, raised ? WATCHED_LOUD + 1 : 1);
-      }
+      if (alarms != nullptr) seen.report(alarms, matrix, 32.f * 4 * S::PIECES * S::SHARE);
     } else if (elect_one()) {
       if (warp == S::MULTIPLIERS / 32)
         produce_a<S>(epilogue, base + Memory::FULL_A, base + Memory::EMPTY_A, [=](int copy, int stage, uint32_t barrier) {

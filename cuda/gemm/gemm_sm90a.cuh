@@ -42,7 +42,6 @@ struct GemmShape {
   static constexpr int SLABS = BN * 2 / SWIZZLE;
   static constexpr int A_BYTES = BM * DEPTH * 2, B_BYTES = BN * DEPTH * 2, TAIL_BYTES = TAIL ? 16 * DEPTH * 2 : 0;
   static constexpr int STAGE_BYTES = A_BYTES + B_BYTES + TAIL_BYTES;
-  static constexpr int SHARED_LIMIT = 230000;  // that the epilogue may count on
   static constexpr int LEAD = STAGES < 4 ? STAGES - 1 : 3;
   static_assert(BM == 64 || BM == 128 || BM == 192, "one to three warpgroups");
   static_assert(!TAIL || (DEPTH == 64 && SWIZZLE == 128 && BN % TAIL_COLUMNS == 0), "a tail's columns lie in one slab");

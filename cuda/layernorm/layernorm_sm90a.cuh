@@ -53,14 +53,15 @@ struct LayernormRow {
   }
 };
 
-// gamma and beta, which lie behind each other, into shared memory, by a block of 256 threads
+// gamma and beta, which lie behind each other, into shared memory, by a block
+template <int THREADS>
 __device__ __forceinline__ void fetch_affine(uint32_t to, const float* from, bool aligned) {
   if (aligned) {
-    static_assert(2 * D / 4 == 256 + 128);
-    copy_async_16(to + 16 * threadIdx.x, from + 4 * threadIdx.x);
-    if (threadIdx.x < 128) copy_async_16(to + 16 * (threadIdx.x + 256), from + 4 * (threadIdx.x + 256));
+    static_assert(THREADS >= 2 * D / 4 || 2 * D / 4 == THREADS + 128);
+    if (THREADS < 2 * D / 4 || threadIdx.x < 2 * D / 4) copy_async_16(to + 16 * threadIdx.x, from + 4 * threadIdx.x);
+    if (THREADS < 2 * D / 4 && threadIdx.x < 128) copy_async_16(to + 16 * (threadIdx.x + THREADS), from + 4 * (threadIdx.x + THREADS));
   } else {
 #pragma unroll 1
-    for (int i = threadIdx.x; i < 2 * D; i += 256) copy_async_4(to + 4 * i, from + i);
+    for (int i = threadIdx.x; i < 2 * D; i += THREADS) copy_async_4(to + 4 * i, from + i);
   }
 }

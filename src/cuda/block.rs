@@ -174,7 +174,7 @@ pub fn sleep(device: &Device, shape: Shape, steps: usize) -> Option<Sleep> {
     if shape.prepared || !shape.guarded || !device.nodes_wake {
         return None;
     }
-    // As soon as all alarms are raised, or while the last product raises them.
+    // As soon as all alarms are raised: by FC, by the last product of few rows, or in front of both.
     let waker = match shape.rows() {
         rows if rows <= hopper::plan::FEW_ROWS => Waker::Predecessor,
         rows if rows <= hopper::plan::SHARED_ROWS => Waker::Beside(kernels.wake, steps - 3),

@@ -78,9 +78,8 @@ pub enum Behind {
     Anything,
     /// A chain whose last kernel may raise alarms.
     Chain,
-    /// A chain whose last kernel raises none, so that they can be read while it works; so many warps before it count themselves when they have raised theirs,
-    /// for who reads them still earlier.
-    Settled(u32),
+    /// A chain whose last kernel raises none, so that they can be read while it works.
+    Settled,
     /// A chain in whose last kernel so many warps raise them and count themselves when they have.
     Watching(u32),
 }
@@ -99,9 +98,9 @@ pub struct Sleep {
 pub enum Waker {
     /// The step before it, whose last parameter is a `Wake` (cuda/exact/wake_sm90a.cuh).
     Predecessor,
-    /// This kernel, in a launch of its own behind the step of this number and beside the last product, which raises alarms, too.
+    /// This kernel, in a launch of its own behind the step of this number and beside the last product, which may raise alarms, too.
     Beside(Function, usize),
-    /// The same in front of the last product, which raises none: then the graph has one end, and its next call need not wait for two.
+    /// The same in front of the last product, where the one before raises none: then the graph has one end, and its next call need not wait for two.
     Ahead(Function, usize),
 }
 
@@ -197,7 +196,8 @@ impl Kernel {
         };
         let watchers = match behind {
             Behind::Anything | Behind::Chain => u32::MAX,
-            Behind::Settled(warps) | Behind::Watching(warps) => warps,
+            Behind::Settled => 0,
+            Behind::Watching(warps) => warps,
         };
         let numbers = [
             pair(buffers.rows as u32, buffers.seq_len as u32),

@@ -1,12 +1,15 @@
 //! What a forward leaves in the workspace, stage by stage: each stage's output against the CPU's on what the GPU itself gave the stage. So every
 //! kernel is tested as the plan uses it, whatever the family, with its tile, its grid and its part of the weight cast.
 
+use std::ops::Range;
+
 use solve::cpu;
 use solve::cuda::arch::Arch;
 use solve::cuda::block::{self, Buffers, Kernels, Shape};
 use solve::cuda::device::Device;
 use solve::cuda::graph::run_steps;
 use solve::cuda::hopper;
+use solve::cuda::hopper::plan::shared::SHARED;
 use solve::cuda::hopper::plan::{
     ATTENTION, Chip, Gemm, Kernel, Launch, attention_forms, attention_in, forward, product,
 };
@@ -61,11 +64,11 @@ pub fn stages(arch: Arch) {
         // Weights in every alignment of a float.
         let weights = Memory::new(super::rig::Kind::Device, WEIGHTS_LEN, 4 * (index % 4)).with(&host_weights);
         check(arch, shape, &weights, &host_weights, |device, buffers| {
-            let lengths = match &device.kernels {
-                Kernels::Hopper(kernels) => tells_lengths(&forward(kernels.chip, shape, true)),
-                Kernels::Portable(_) => None,
+            let launches = match &device.kernels {
+                Kernels::Hopper(kernels) => forward(kernels.chip, shape, true),
+                Kernels::Portable(_) => Vec::new(),
             };
-            Ok((block::forward(device, shape, buffers, false)?, lengths))
+            Ok((block::forward(device, shape, buffers, false)?, launches))
         });
     }
 }
@@ -91,7 +94,7 @@ pub fn hopper_forms(arch: Arch) {
                 replaced += 1;
             }
             assert!(replaced > 0, "launches of another form, {shape:?}");
-            Ok((hopper::block::steps(kernels, &launches, shape, buffers, true)?, tells_lengths(&launches)))
+            Ok((hopper::block::steps(kernels, &launches, shape, buffers, true)?, launches))
         });
     };
     let of = |seq_len: usize| {
@@ -146,7 +149,7 @@ pub fn fewer_multiprocessors(arch: Arch) {
         let shape = Shape { batch: 1, seq_len, causal: false, prepared: false, precision, guarded: true };
         check(arch, shape, &weights, &host_weights, |_, buffers| {
             let launches = forward(chip, shape, true);
-            Ok((hopper::block::steps(kernels, &launches, shape, buffers, true)?, tells_lengths(&launches)))
+            Ok((hopper::block::steps(kernels, &launches, shape, buffers, true)?, launches))
         });
     }
 }
@@ -159,12 +162,22 @@ fn tells_lengths(launches: &[Launch]) -> Option<bool> {
     told.then(|| launches.iter().any(tail))
 }
 
+/// What these launches cast, as places in the packed weights: all of their chunks but those of W_fc where FC reads it as it is.
+fn cast_halves(launches: &[Launch]) -> Vec<Range<usize>> {
+    let reads = |launch: &Launch| matches!(launch.kernel, Kernel::Shared { form } if SHARED[form].gemm == Gemm::Fc);
+    let left_out = if launches.iter().any(reads) { packed::FC..packed::PROJ } else { packed::LEN..packed::LEN };
+    let halves = |chunks: &Range<u32>| 4096 * chunks.start as usize..4096 * chunks.end as usize;
+    let cast = launches.iter().map(|launch| halves(&launch.cast));
+    let parts = cast.flat_map(|all| [all.start..all.end.min(left_out.start), all.start.max(left_out.end)..all.end]);
+    parts.filter(|part| !part.is_empty()).collect()
+}
+
 fn check(
     arch: Arch,
     shape: Shape,
     weights: &Memory,
     host_weights: &[f32],
-    steps: impl FnOnce(&Device, &Buffers) -> Result<(Vec<Step>, Option<bool>), Error>,
+    steps: impl FnOnce(&Device, &Buffers) -> Result<(Vec<Step>, Vec<Launch>), Error>,
 ) {
     let (device, rows) = (device(arch), shape.rows());
     let x = Random::new(rows as u64).uniforms(rows * D);
@@ -194,11 +207,11 @@ fn check(
     let buffers = Buffers::new(x_there.at(), output.at(), weights.at(), &shape, parts);
     // SAFETY: buffers and workspace are of this shape.
     let ran = device.run(|| unsafe {
-        let (steps, lengths) = steps(device, &buffers)?;
+        let (steps, launches) = steps(device, &buffers)?;
         run_steps(&steps, Stream::LEGACY)?;
-        Ok(lengths)
+        Ok(launches)
     });
-    let lengths = ran.expect("forward");
+    let launches = ran.expect("forward");
     let got_output = output.read();
     output.check_guards();
     qkv.check_guards();
@@ -226,12 +239,8 @@ fn check(
     // On Hopper some products of few rows read the caller's weights.
     let all = 0..packed::LEN;
     let cast = match &device.kernels {
-        Kernels::Portable(_) => vec![all],
-        Kernels::Hopper(_) if shape.prepared => vec![all],
-        Kernels::Hopper(kernels) => {
-            let chunks = forward(kernels.chip, shape, true).into_iter().map(|launch| launch.cast);
-            chunks.map(|chunks| 4096 * chunks.start as usize..4096 * chunks.end as usize).collect()
-        }
+        Kernels::Hopper(_) if !shape.prepared => cast_halves(&launches),
+        _ => vec![all],
     };
     let wanted_packed: Vec<f32> = [W_QKV, W_ATTN, W_FC, W_PROJ].into_iter().flat_map(matrix).collect();
     let mut got_packed = read_halves(parts.packed, packed::LEN);
@@ -256,10 +265,7 @@ fn check(
     // An fp16 step of LN1's output, which may fall either way, is 5e-4; times a weight of 0.02 or so.
     let mut qkv = read_halves(parts.qkv, rows * QKV);
     let wanted = linear(&rounded(&layernorm(&x, GAMMA1, BETA1)), W_QKV, B_QKV);
-    let one_kernel = |kernels: &hopper::kernels::Kernels| {
-        forward(kernels.chip, shape, true).iter().any(|launch| launch.kernel == Kernel::QkvAttention)
-    };
-    let together = matches!(&device.kernels, Kernels::Hopper(kernels) if one_kernel(kernels));
+    let together = launches.iter().any(|launch| launch.kernel == Kernel::QkvAttention);
     let mut given = Vec::new();
     if together {
         // Attention's output lies where Q would, which is nowhere.
@@ -270,7 +276,7 @@ fn check(
     }
     close("QKV", &qkv, &wanted, (2e-4, 5.2e-4));
 
-    if let Some(tail) = lengths {
+    if let Some(tail) = tells_lengths(&launches) {
         check_longest_rows(&qkv, parts.longest_rows, &shape, tail);
     }
 
@@ -286,19 +292,16 @@ fn check(
     close("attention and its projection", &x1, &wanted, (3e-4, 1e-5));
 
     let (mut h, mut tolerance) = (read_halves(parts.h, rows * D), (1e-4, 6e-4));
-    let apart = |launch: Launch| matches!(launch.kernel, Kernel::Apart { .. });
-    match &device.kernels {
-        Kernels::Hopper(kernels) if folded && forward(kernels.chip, shape, true).into_iter().any(apart) => {
-            let facts = read_floats(parts.row_facts(rows)[0], 2 * rows);
-            let in_range = |(i, x1): (usize, &f32)| (x1 - facts[i / D * 2]) * facts[i / D * 2 + 1];
-            close("x1 in fp16's range", &h, &x1.iter().enumerate().map(in_range).collect::<Vec<_>>(), (1e-6, 5.2e-4));
-        }
-        _ => {
-            let (gamma, beta) = if folded { (vec![1.0; D], vec![0.0; D]) } else { (w(GAMMA2).into(), w(BETA2).into()) };
-            let mut wanted = vec![0.0; rows * D];
-            cpu::layernorm(&x1, &gamma, &beta, &mut wanted);
-            close("LN2", &h, &wanted, (1e-4, 5.2e-4));
-        }
+    let apart = |launch: &Launch| matches!(launch.kernel, Kernel::Apart { .. });
+    if launches.iter().any(apart) {
+        let facts = read_floats(parts.row_facts(rows)[0], 2 * rows);
+        let in_range = |(i, x1): (usize, &f32)| (x1 - facts[i / D * 2]) * facts[i / D * 2 + 1];
+        close("x1 in fp16's range", &h, &x1.iter().enumerate().map(in_range).collect::<Vec<_>>(), (1e-6, 5.2e-4));
+    } else {
+        let (gamma, beta) = if folded { (vec![1.0; D], vec![0.0; D]) } else { (w(GAMMA2).into(), w(BETA2).into()) };
+        let mut wanted = vec![0.0; rows * D];
+        cpu::layernorm(&x1, &gamma, &beta, &mut wanted);
+        close("LN2", &h, &wanted, (1e-4, 5.2e-4));
     }
     if folded {
         // FC's weights are other ones, too: an fp16 step of each of a sum's terms.

@@ -4,7 +4,7 @@ use super::kernels::Kernels;
 use super::packed::Packed;
 use super::plan::product::Tile;
 use super::plan::qkv_attention::ROWS as ATTENDED_ROWS;
-use super::plan::shared::{self, SHARED, SharedTile};
+use super::plan::shared::{SHARED, SharedTile};
 use super::plan::{
     self, ATTENTION, ATTENTION_PROJ, CHUNKS_ATTN, CHUNKS_QKV, FEW, FewWeights, Gemm, Kernel, Launch, ROW_TILES,
 };
@@ -13,8 +13,7 @@ use super::views::{self, slab};
 use crate::cuda::block::{Buffers, Shape};
 use crate::cuda::exact::Behind;
 use crate::cuda::launch::{Arguments, Edge, Step, pair};
-use crate::cuda::tensor_map::Element;
-use crate::cuda::tensor_map::View;
+use crate::cuda::tensor_map::{Element, View};
 use crate::cuda::workspace::vectors;
 use crate::dims::{D, FFN, QKV};
 use crate::error::Error;
@@ -24,10 +23,10 @@ use crate::weights::{B_ATTN, B_QKV, W_ATTN, W_FC, W_PROJ, W_QKV};
 /// The steps of one forward, and what whoever judges its result comes behind.
 pub fn forward(kernels: &Kernels, shape: Shape, buffers: &Buffers, alone: bool) -> Result<(Vec<Step>, Behind), Error> {
     let launches = plan::forward(kernels.chip, shape, buffers.weights.is_multiple_of(16));
-    let behind = match launches.last().map(|last| last.kernel) {
-        Some(Kernel::Few { .. }) if !shape.prepared => Behind::Chain,
-        Some(Kernel::Direct { .. }) => Behind::Watching(launches.last().map_or(0, direct::watchers)),
-        _ => Behind::Settled(shared::watchers(&launches)),
+    let behind = match launches.last() {
+        Some(Launch { kernel: Kernel::Few { .. }, .. }) if !shape.prepared => Behind::Chain,
+        Some(last @ Launch { kernel: Kernel::Direct { .. }, .. }) => Behind::Watching(direct::watchers(last)),
+        _ => Behind::Settled,
     };
     Ok((steps(kernels, &launches, shape, buffers, alone)?, behind))
 }
@@ -113,7 +112,7 @@ impl Call<'_> {
     fn step(&self, kernels: &Kernels, launch: &Launch) -> Result<Step, Error> {
         let (what, arguments) = match launch.kernel {
             Kernel::CastLayernorm => ("launch of the weight cast and LN1", self.cast_layernorm(launch)),
-            Kernel::Layernorm => ("launch of LN1", self.cast_layernorm(launch)),
+            Kernel::LayernormVectors | Kernel::Layernorm => ("launch of LN1", self.cast_layernorm(launch)),
             Kernel::Gemm { gemm, tile } => (product_name(gemm), self.gemm(launch, gemm, &product::tiles(gemm)[tile])?),
             Kernel::Direct { gemm } => (product_name(gemm), self.direct(gemm)?),
             Kernel::Shared { form } => (product_name(SHARED[form].gemm), self.shared(launch, &SHARED[form])?),
@@ -145,6 +144,7 @@ impl Call<'_> {
         let first = matches!(
             launch.kernel,
             Kernel::CastLayernorm
+                | Kernel::LayernormVectors
                 | Kernel::Layernorm
                 | Kernel::Few { .. }
                 | Kernel::FewPrepare

@@ -15,6 +15,7 @@ use crate::error::Error;
 #[allow(missing_docs)]
 pub struct Kernels {
     pub cast_layernorm: Function,
+    pub layernorm_vectors: Function,
     pub layernorm: Function,
     /// One per [`Gemm`] and tile of it.
     pub gemm: [Vec<Function>; 4],
@@ -48,6 +49,7 @@ impl Kernels {
         let function = |kernel| modules.function(&symbol(kernel), plan::shared_bytes(kernel));
         let mut kernels = Self {
             cast_layernorm: function(Kernel::CastLayernorm)?,
+            layernorm_vectors: function(Kernel::LayernormVectors)?,
             layernorm: function(Kernel::Layernorm)?,
             gemm: [const { Vec::new() }; 4],
             gemm_direct: [Function::NONE; 4],
@@ -115,6 +117,7 @@ impl Kernels {
     pub fn get(&self, kernel: Kernel) -> Function {
         match kernel {
             Kernel::CastLayernorm => self.cast_layernorm,
+            Kernel::LayernormVectors => self.layernorm_vectors,
             Kernel::Layernorm => self.layernorm,
             Kernel::Gemm { gemm, tile } => self.gemm[gemm as usize][tile],
             Kernel::Direct { gemm } => self.gemm_direct[gemm as usize],
@@ -137,6 +140,7 @@ impl Kernels {
 pub fn symbol(kernel: Kernel) -> String {
     match kernel {
         Kernel::CastLayernorm => "cast_layernorm".into(),
+        Kernel::LayernormVectors => "layernorm_vectors".into(),
         Kernel::Layernorm => "layernorm".into(),
         Kernel::Gemm { gemm, tile } => product_symbol(gemm, "", &product::tiles(gemm)[tile]),
         Kernel::Direct { gemm } => {

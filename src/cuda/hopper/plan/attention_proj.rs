@@ -23,7 +23,7 @@ pub const ATTENTION_PROJ: [AttentionProjForm; 3] = [
 /// Their places.
 pub(super) const DIRECT: usize = 0;
 pub(super) const PREPARED: usize = 1;
-const CASTING: usize = 2;
+pub(super) const CASTING: usize = 2;
 
 /// Columns of a cluster's tile.
 const COLUMNS: usize = 96;

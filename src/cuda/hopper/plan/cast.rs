@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use super::attention::{self, ATTENTION, AttentionForm};
 use super::product::{self, product_in, tiles};
-use super::shared;
 use super::{Chip, Kernel, Launch, count};
 use crate::cuda::block::{Gemm, Shape};
 use crate::dims::{D, FFN, QKV};
@@ -34,19 +33,14 @@ const CAST_RATE_MORE: usize = 20;
 const CAST_BESIDE: u32 = 9;
 const CAST_BESIDE_RATE: usize = 40;
 
-/// Whether W_qkv may lie where the last of W_proj will: as much of W_proj is cast when the QKV product has had its weights, by attention, which waits for
+/// Whether W_qkv is cast and may lie where the last of W_proj will: as much of W_proj is cast when the QKV product has had its weights, by attention, which waits for
 /// that, or behind it; in one kernel with QKV for the blocks that read it.
 #[must_use]
 pub fn qkv_makes_room(launches: &[Launch]) -> bool {
     let attends = |launch: &&Launch| matches!(launch.kernel, Kernel::Attention { .. } | Kernel::QkvAttention);
     let before = launches.iter().take_while(|launch| !attends(launch));
-    let before = before.filter(|launch| !launch.cast.is_empty()).map(|launch| launch.cast.end).max();
-    before.is_some_and(|end| end <= CHUNKS - CHUNKS_QKV)
-}
-
-/// The tile of QKV where FC reads its weights as they are, 64 x 96 up to three tiles of 64 rows and 128 x 96 above; measured on an H200.
-fn qkv_around_fc(rows: usize) -> usize {
-    if rows <= 192 { 1 } else { 2 }
+    let mut casts = before.filter(|launch| !launch.cast.is_empty()).map(|launch| launch.cast.clone()).peekable();
+    casts.peek().is_some_and(|first| first.start == 0) && casts.all(|chunks| chunks.end <= CHUNKS - CHUNKS_QKV)
 }
 
 /// Fewer idle SMs than these cast nothing beside the attention projection, or in front of it: they would outlast it.
@@ -64,28 +58,6 @@ pub(super) fn casting(chip: Chip, shape: Shape, attention: &Launch) -> [Launch; 
         .min_by_key(|&tile| time(tile) + 100 * before(tile) / CAST_RATE_ALL)
         .unwrap_or(0);
     Shares::new(chip, shape, &qkv(tile), time(tile), attention).launches(chip, rows, qkv(tile), attention)
-}
-
-/// The same when FC reads its weights as they are: W_qkv is cast in the first kernel, W_attn beside the QKV product and W_proj beside attention. The
-/// SMs that the attention projection leaves idle are FC's, whose blocks convert there before it has ended. None: there are not enough SMs for it.
-pub(super) fn casting_around_fc(chip: Chip, shape: Shape, attention: &Launch) -> Option<[Launch; 3]> {
-    let rows = shape.rows();
-    let tile = qkv_around_fc(rows);
-    let mut qkv = product_in(chip, Gemm::Qkv, tile, rows);
-    let qkv_time = product::time(chip, Gemm::Qkv, &tiles(Gemm::Qkv)[tile], rows);
-    let shares = Shares::new(chip, shape, &qkv, qkv_time, attention);
-    let projection = product::product(chip, Gemm::AttnProj, rows, false);
-    let fc = shared::shared(shared::FC_256);
-    let fits = projection.working + fc.working <= count(chip.sms) && fc.working <= count(2 * chip.clusters[0]);
-    if !fits || shares.first < CHUNKS_ATTN as usize || shares.second < CHUNKS_PROJ as usize {
-        return None;
-    }
-    qkv.grid[0] += idle_sms(chip.sms, &qkv);
-    qkv.cast = CHUNKS_QKV..CHUNKS_QKV + CHUNKS_ATTN;
-    let mut attention = attention.clone();
-    attention.grid[1] += shares.second_rows;
-    attention.cast = CHUNKS - CHUNKS_PROJ..CHUNKS;
-    Some([cast_layernorm(rows, 0..CHUNKS_QKV), qkv, attention])
 }
 
 /// How many chunks of the weights other than W_qkv are cast beside the QKV product and beside attention, at most.
@@ -183,6 +155,29 @@ fn capacity(workers: u32, time: usize) -> usize {
 pub(super) fn cast_layernorm(rows: usize, cast: Range<u32>) -> Launch {
     let blocks = count(rows.div_ceil(8) + VECTOR_BLOCKS) + cast.len() as u32;
     Launch { kernel: Kernel::CastLayernorm, grid: [blocks, 1, 1], threads: 256, shared: 0, working: blocks, cast }
+}
+
+/// The same where nothing is cast, in larger blocks.
+pub(super) fn layernorm_vectors(rows: usize) -> Launch {
+    let blocks = count(rows.div_ceil(16) + VECTOR_BLOCKS / 2);
+    Launch {
+        kernel: Kernel::LayernormVectors,
+        grid: [blocks, 1, 1],
+        threads: 512,
+        shared: 0,
+        working: blocks,
+        cast: NOTHING,
+    }
+}
+
+/// The attention projection of 129 to 256 rows, beside which the rest of W_proj is cast, from this chunk on, where FC's blocks will start. None: there are not
+/// enough SMs for both.
+pub(super) fn casting_rest(chip: Chip, rows: usize, first: u32, fc: &Launch) -> Option<Launch> {
+    let launch = product::product(chip, Gemm::AttnProj, rows, false);
+    if launch.working + fc.working > count(chip.sms) {
+        return None;
+    }
+    Some(Launch { grid: [count(chip.sms), 1, 1], cast: first..CHUNKS, ..launch })
 }
 
 /// The first kernel of a prepared block, which has the small parameters already.

@@ -3,9 +3,8 @@
 //! Up to [`FEW_ROWS`] rows one resident kernel computes the block. Above, six kernels, or five while attention fits into the kernel of its projection, or
 //! where it is in one with QKV.
 //! From the caller's weights the products read them as they are up to [`DIRECT_ROWS`] rows, where none is read twice; QKV and FC, two blocks of which share
-//! what they convert, up to [`SHARED_ROWS`]; FC, which converts while the attention projection leaves its SMs idle, up to [`SHARED_FC_ROWS`]. All other
-//! products read fp16 weights, each in the tile whose waves of blocks take the least time, and SMs that a kernel leaves idle cast weights for those after
-//! it.
+//! what they convert, up to [`SHARED_ROWS`]. All other products read fp16 weights, each in the tile whose waves of blocks take the least time, and SMs that
+//! a kernel leaves idle cast weights for those after it.
 
 mod attention;
 mod attention_proj;
@@ -24,8 +23,8 @@ use crate::dims::{D, FFN, QKV};
 pub use attention::{ATTENTION, AttentionForm, attention_forms, attention_in};
 pub use attention_proj::{ATTENTION_PROJ, AttentionProjForm, ROW_TILES};
 pub use cast::{CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, qkv_makes_room};
-use cast::{CHUNKS_PROJ, FEWEST_WORKERS, NOTHING, cast_layernorm, casting, casting_around_fc};
-use cast::{casting_projection, layernorm};
+use cast::{CHUNKS_PROJ, FEWEST_WORKERS, NOTHING, cast_layernorm, casting};
+use cast::{casting_projection, casting_rest, layernorm, layernorm_vectors};
 pub use few::{FEW, FewTile, FewWeights};
 
 /// What a plan must know about the GPU.
@@ -42,20 +41,19 @@ pub struct Chip {
 /// Rows up to which the one resident kernel is the faster way; measured on an H200.
 pub const FEW_ROWS: usize = 32;
 
-/// Rows up to which all products read the caller's fp32 weights, QKV and FC do, and FC alone does; measured on an H200 (the second on an H100).
+/// Rows up to which all products read the caller's fp32 weights, and QKV and FC do; measured on an H200 and on an H100.
 pub const DIRECT_ROWS: usize = direct::ROWS;
 #[allow(missing_docs, reason = "see above")]
-pub const SHARED_ROWS: usize = 128;
-#[allow(missing_docs, reason = "see above")]
-pub const SHARED_FC_ROWS: usize = 256;
+pub const SHARED_ROWS: usize = 256;
 
-/// A compiled kernel. `CastLayernorm` is the first of a call from the caller's weights, `Layernorm` of a prepared block's; `Apart` is the attention
-/// projection for weights that LN2 is folded into, whose blocks do not wait for each other, `FcScaled` FC behind it; `QkvAttention` is QKV and attention
-/// in one.
+/// A compiled kernel. `CastLayernorm` is the first of a call from the caller's weights, `LayernormVectors` where nothing is cast beside it, `Layernorm` of a
+/// prepared block's; `Apart` is the attention projection for weights that LN2 is folded into, whose blocks do not wait for each other, `FcScaled` FC behind
+/// it; `QkvAttention` is QKV and attention in one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "named after cuda/")]
 pub enum Kernel {
     CastLayernorm,
+    LayernormVectors,
     Layernorm,
     Gemm { gemm: Gemm, tile: usize },
     Direct { gemm: Gemm },
@@ -130,7 +128,7 @@ fn many(chip: Chip, shape: Shape) -> Vec<Launch> {
     }
     if !shape.prepared
         && rows <= SHARED_ROWS
-        && let Some(launches) = shared_products(chip, rows)
+        && let Some(launches) = shared_products(chip, shape)
     {
         return launches;
     }
@@ -139,13 +137,6 @@ fn many(chip: Chip, shape: Shape) -> Vec<Launch> {
     }
     let attention = || attention::attention(chip, shape);
     let product = |gemm| product::product(chip, gemm, rows, shape.prepared);
-    if !shape.prepared
-        && (SHARED_ROWS + 1..=SHARED_FC_ROWS).contains(&rows)
-        && let Some(first) = casting_around_fc(chip, shape, &attention())
-    {
-        let rest = [product(Gemm::AttnProj), shared::shared(shared::FC_256), product(Gemm::Proj)];
-        return first.into_iter().chain(rest).collect();
-    }
     let mut launches = if !shape.prepared {
         casting(chip, shape, &attention()).to_vec()
     } else {
@@ -180,15 +171,20 @@ fn direct_products(rows: usize) -> Vec<Launch> {
     launches
 }
 
-/// QKV and FC convert what they read; what the other two read is cast beside the kernel before each. None: there are not enough SMs for it.
-fn shared_products(chip: Chip, rows: usize) -> Option<Vec<Launch>> {
-    Some(vec![
-        cast_layernorm(rows, 0..0),
-        shared::casting_qkv(chip)?,
-        attention_proj::casting_attention_proj(chip)?,
-        shared::shared(shared::FC),
-        product::product(chip, Gemm::Proj, rows, false),
-    ])
+/// QKV and FC convert what they read; what the other two read is cast beside the kernels before each, but not beside attention where that is a kernel of its
+/// own: its few copies would wait, and the projection behind it. None: there are not enough SMs for it.
+fn shared_products(chip: Chip, shape: Shape) -> Option<Vec<Launch>> {
+    let rows = shape.rows();
+    let together = rows <= ATTENTION_PROJ[attention_proj::CASTING].keys;
+    let qkv = shared::casting_qkv(chip, rows, !together)?;
+    let fc = shared::for_rows(Gemm::Fc, rows)?;
+    let proj = product::product(chip, Gemm::Proj, rows, false);
+    if together {
+        let both = attention_proj::casting_attention_proj(chip)?;
+        return Some(vec![cast_layernorm(rows, 0..0), qkv, both, fc, proj]);
+    }
+    let projection = casting_rest(chip, rows, qkv.cast.end.max(CHUNKS - CHUNKS_PROJ), &fc)?;
+    Some(vec![layernorm_vectors(rows), qkv, attention::attention(chip, shape), projection, fc, proj])
 }
 
 /// Dynamic shared memory of a block, as the kernels' own headers compute it.
@@ -196,6 +192,7 @@ fn shared_products(chip: Chip, rows: usize) -> Option<Vec<Launch>> {
 pub fn shared_bytes(kernel: Kernel) -> u32 {
     match kernel {
         Kernel::CastLayernorm
+        | Kernel::LayernormVectors
         | Kernel::Layernorm
         | Kernel::FewPrepare
         | Kernel::TransposeQkv

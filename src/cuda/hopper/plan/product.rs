@@ -21,6 +21,8 @@ pub struct Tile {
     cost: usize,
     /// Rows up to which that holds. With more, one that has fewer blocks is faster, though its wave takes longer (H200).
     most_rows: usize,
+    /// Rows from which on it does. With less, one that has fewer rows is faster, because less of it is empty (H100).
+    fewest_rows: usize,
 }
 
 impl Tile {
@@ -29,11 +31,15 @@ impl Tile {
     }
 
     pub(super) const fn split(m: usize, n: usize, splits: usize, shared: u32, cost: usize) -> Self {
-        Self { m, n, splits, tail: 0, shared, cost, most_rows: usize::MAX }
+        Self { m, n, splits, tail: 0, shared, cost, most_rows: usize::MAX, fewest_rows: 0 }
     }
 
     const fn up_to(self, most_rows: usize) -> Self {
         Self { most_rows, ..self }
+    }
+
+    const fn from(self, fewest_rows: usize) -> Self {
+        Self { fewest_rows, ..self }
     }
 
     const fn with_tail(self) -> Self {
@@ -65,7 +71,7 @@ impl Tile {
     /// Whether it can take so many rows.
     fn takes(&self, rows: usize) -> bool {
         let fits = (1..=self.tail).contains(&(rows % self.m)) && rows / self.m * self.tail_columns() >= self.n;
-        rows <= self.most_rows && (self.tail == 0 || fits)
+        (self.fewest_rows..=self.most_rows).contains(&rows) && (self.tail == 0 || fits)
     }
 
     /// Of K in a stage of the ring, for fp16 weights: so small a tile needs more products between one wait and the next.
@@ -114,9 +120,10 @@ const FC_TILES: [Tile; 7] = [
     Tile::new(128, 224, 206_200, 812).up_to(1152),
     Tile::new(128, 256, 226_424, 930),
 ];
-const PROJ_TILES: [Tile; 7] = [
+const PROJ_TILES: [Tile; 8] = [
     Tile::split(64, 64, 4, 219_320, 410),
-    Tile::split(128, 64, 4, 188_600, 630),
+    Tile::split(128, 64, 4, 188_600, 630).from(193),
+    Tile::split(64, 128, 4, 231_640, 640),
     Tile::split(128, 128, 4, 229_544, 800).up_to(512),
     Tile::split(64, 192, 2, 227_512, 1010),
     Tile::split(64, 192, 2, 205_992, 1140).with_tail(),

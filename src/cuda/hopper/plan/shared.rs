@@ -1,7 +1,7 @@
 //! The matrix products for two tiles of rows that read fp32 weights as the caller stores them: the two blocks of a cluster convert half of a tile's weights
 //! each.
 
-use super::{CHUNKS_ATTN, CHUNKS_QKV, Chip, FEWEST_WORKERS, Kernel, Launch, NOTHING, count};
+use super::{CHUNKS, CHUNKS_ATTN, CHUNKS_PROJ, CHUNKS_QKV, Chip, FEWEST_WORKERS, Kernel, Launch, NOTHING, count};
 use crate::cuda::block::Gemm;
 
 /// What a block computes.
@@ -25,16 +25,15 @@ impl SharedTile {
     }
 }
 
-/// The forms that there are: QKV and FC of 65 to 128 rows, FC of 129 to 256.
-pub const SHARED: [SharedTile; 3] = [
+/// The forms that there are, of 65 to 128 rows and of 129 to 256.
+pub const SHARED: [SharedTile; 4] = [
     SharedTile { gemm: Gemm::Qkv, m: 64, n: 48, shared: 173_504 },
+    SharedTile { gemm: Gemm::Qkv, m: 128, n: 48, shared: 222_704 },
     SharedTile { gemm: Gemm::Fc, m: 64, n: 64, shared: 198_144 },
     SharedTile { gemm: Gemm::Fc, m: 128, n: 64, shared: 230_944 },
 ];
-/// Their places.
-pub(super) const QKV: usize = 0;
-pub(super) const FC: usize = 1;
-pub(super) const FC_256: usize = 2;
+/// Chunks that an SM casts beside QKV of 129 to 256 rows while that lasts: with twelve attention starts 1.0 us later (H100).
+const CAST_BESIDE_QKV: u32 = 8;
 
 /// Blocks of a cluster.
 const BLOCKS: usize = 2;
@@ -57,17 +56,19 @@ pub fn shared(form: usize) -> Launch {
     }
 }
 
-/// QKV, and W_attn cast on the SMs that it leaves idle. None: these are too few.
-pub(super) fn casting_qkv(chip: Chip) -> Option<Launch> {
-    let (launch, blocks) = (shared(QKV), count(BLOCKS * chip.clusters[0]));
-    let cast = CHUNKS_QKV..CHUNKS_QKV + CHUNKS_ATTN;
-    (blocks >= launch.working + FEWEST_WORKERS).then_some(Launch { grid: [blocks, 1, 1], cast, ..launch })
+/// The launch of this product for so many rows.
+pub(super) fn for_rows(gemm: Gemm, rows: usize) -> Option<Launch> {
+    SHARED.iter().position(|tile| tile.gemm == gemm && rows <= BLOCKS * tile.m).map(shared)
 }
 
-/// Warps that count themselves when they have watched weights in these launches; of 129 rows and more, where who judges the result does not wait for FC to
-/// end.
-#[must_use]
-pub fn watchers(launches: &[Launch]) -> u32 {
-    let counting = launches.iter().find(|launch| launch.kernel == Kernel::Shared { form: FC_256 });
-    counting.map_or(0, |launch| CONVERTERS * launch.working)
+/// QKV, and W_attn cast on the SMs that it leaves idle, `and` as much of W_proj as there is time for. None: these are too few.
+pub(super) fn casting_qkv(chip: Chip, rows: usize, and: bool) -> Option<Launch> {
+    let (launch, blocks) = (for_rows(Gemm::Qkv, rows)?, count(BLOCKS * chip.clusters[0]));
+    let idle = blocks.checked_sub(launch.working).filter(|&idle| idle >= FEWEST_WORKERS)?;
+    let end = match (CAST_BESIDE_QKV * idle).saturating_sub(CHUNKS_ATTN).min(CHUNKS_PROJ) {
+        // W_fc between them is left out (cuda/cast/cast_sm90a.cuh).
+        chunks @ 1.. if and => CHUNKS - CHUNKS_PROJ + chunks,
+        _ => CHUNKS_QKV + CHUNKS_ATTN,
+    };
+    Some(Launch { grid: [blocks, 1, 1], cast: CHUNKS_QKV..end, ..launch })
 }
