@@ -71,6 +71,7 @@ fn main() -> ExitCode {
         Some(Command::Doctor) => doctor::run(),
         Some(Command::BuildId) => build_id(),
     };
+    guard::give_way_to_interrupt();
     match outcome {
         Ok(reason) => ExitCode::from(reason.code()),
         Err(failure) => {

@@ -158,6 +158,7 @@ impl Session {
         }
         guard::end(self.child.id());
         let _ = self.child.wait();
+        guard::give_way_to_interrupt();
         guard::bury(self.child.id());
         let until = Instant::now() + LAST_WORDS;
         for drain in self.drains.drain(..) {
