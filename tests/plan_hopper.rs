@@ -104,6 +104,10 @@ fn every_weight_is_cast_once_or_was_before_or_is_read_as_it_is() {
             pass_over(&mut next);
             assert_eq!(launch.cast.start, next, "{shape:?} on {sms}: {plan:?}");
             next = launch.cast.end;
+            // QKV that reads its own weights leaves W_fc out of what it casts, and nobody else does.
+            let of_fc = launch.cast.start < edges[3] && launch.cast.end > edges[2];
+            let leaves_out = matches!(launch.kernel, Kernel::Shared { .. });
+            assert!(!of_fc || leaves_out == reads[Gemm::Fc as usize], "W_fc, {shape:?} on {sms}: {plan:?}");
         }
         pass_over(&mut next);
         assert_eq!(next, if shape.prepared { 0 } else { CHUNKS }, "{shape:?} on {sms}");
