@@ -1,5 +1,6 @@
 //! Memory that this library owns, and the copies between it and the caller's.
 
+use std::array;
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -102,12 +103,13 @@ impl Pinned {
         check("cuMemcpyDtoHAsync", result)
     }
 
-    /// Whether all that the latest copy has brought is 0.
+    /// The first words that the latest copy has brought.
     #[must_use]
-    pub fn is_zero(&self) -> bool {
-        let bytes = self.address.cast::<u8>();
-        // SAFETY: inside the allocation.
-        (0..self.bytes).all(|index| unsafe { bytes.add(index).read_volatile() } == 0)
+    pub fn words<const WORDS: usize>(&self) -> [u32; WORDS] {
+        assert!(WORDS * size_of::<u32>() <= self.bytes);
+        let words = self.address.cast::<u32>();
+        // SAFETY: inside the allocation, which is aligned to a page.
+        array::from_fn(|index| unsafe { words.add(index).read_volatile() })
     }
 }
 

@@ -18,6 +18,7 @@ pub mod modules;
 pub mod pointer;
 pub mod portable;
 pub mod prepared;
+pub mod rescue;
 pub mod solve;
 pub mod tensor_map;
 pub mod workspace;

@@ -67,7 +67,7 @@ impl Prepared {
         device.run(|| {
             let workspace = Workspace::new(device, options.max_tokens, Purpose::Prepared(options.precision))?;
             let scratch = Buffer::new(device, "scratch for x and output", options.max_tokens * D * size_of::<f32>())?;
-            let (done, alarms) = (Arc::new(Event::new(device)?), Alarms::new(device)?);
+            let (done, alarms) = (Arc::new(Event::new(device)?), Alarms::new(device, options.precision)?);
             device.launchers.note_end(&done);
             let order = Mutex::new(Order { done, stream: None, graphs: Graphs::default(), alarms });
             let prepared = Self { device, options, workspace, scratch, order };
