@@ -67,7 +67,41 @@ __device__ __forceinline__ void watch_vector(unsigned* alarms, int i, float v) {
                     : i < VECTORS - D   ? ALARM_B_FC
                     : gamma1            ? ALARM_GAMMA1
                                         : ALARM_BETA1;
-  if (!residual) raise(alarms, alarm, fabsf(v), gamma1 || gamma2 ? USUAL_GAMMA : USUAL_BIAS);
+  if (residual) return;
+  // A warp's are all of one vector, and raise one alarm: of so many atomics at one address the end of the kernel would wait for each.
+  const unsigned largest = __reduce_max_sync(~0u, __float_as_uint(v) & 0x7fffffffu);
+  if (threadIdx.x % 32 == 0) raise(alarms, alarm, __uint_as_float(largest), gamma1 || gamma2 ? USUAL_GAMMA : USUAL_BIAS);
+}
+
+// Where a warp of the block has seen something unusual, all threads: an atomic for the block. A call, or what usually is skipped would take registers.
+__device__ __noinline__ void raise_chunk(float largest, float squares, unsigned* alarms, int matrix) {
+  __shared__ unsigned loudest[2], tiny;
+  if (threadIdx.x == 0) loudest[0] = loudest[1] = tiny = 0;
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) {
+    if (!(largest <= USUAL_WEIGHT))
+      atomicMax(loudest, __float_as_uint(largest) & 0x7fffffffu);
+    else if (!(squares <= usual_squares(512.f)))
+      atomicMax(loudest + 1, __float_as_uint(squares) & 0x7fffffffu);
+    if (largest > 0.f && largest < TINY_WEIGHT) atomicOr(&tiny, 1u);
+  }
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  if (loudest[0] != 0) atomicMax(alarms + ALARM_LARGEST + matrix, loudest[0]);
+  if (loudest[1] != 0) atomicMax(alarms + ALARM_SQUARES + matrix, loudest[1]);
+  if (tiny != 0) atomicOr(alarms + ALARM_TINY, 1u << matrix);
+}
+
+// What a block has seen of a chunk, 512 weights a warp
+__device__ __forceinline__ void report_chunk(Observation seen, unsigned* alarms, int matrix) {
+#pragma unroll
+  for (int lanes = 16; lanes > 0; lanes /= 2) {
+    seen.largest = fmaxf(seen.largest, __shfl_xor_sync(~0u, seen.largest, lanes));
+    seen.squares += __shfl_xor_sync(~0u, seen.squares, lanes);
+  }
+  const float squares = seen.squares * (1.f / 512);
+  const bool usual = TINY_WEIGHT <= seen.largest && seen.largest <= USUAL_WEIGHT && squares <= usual_squares(512.f);
+  if (__syncthreads_or(!usual)) raise_chunk(seen.largest, squares, alarms, matrix);
 }
 
 // A row for each warp of a block, and with FACTS what is told of it. Then the successors start here, behind the loads of x.
@@ -114,7 +148,7 @@ __device__ __forceinline__ void copy_vectors(const CastLayernormArgs& args, int 
   for (int u = 0; u < 4; u++) {
     const int i = block * (4 * THREADS) + THREADS * u + threadIdx.x;
     if (i < VECTORS) args.vectors[i] = v[u];
-    if (i < WATCHED && args.cast.alarms != nullptr) watch_vector(args.cast.alarms, i, v[u]);
+    if (i < WATCHED && args.cast.alarms != nullptr) watch_vector(args.cast.alarms, i, v[u]);  // all of a warp or none
   }
 }
 
@@ -143,7 +177,7 @@ extern "C" __global__ void __launch_bounds__(256, 5) cast_layernorm(const CastLa
       seen.add(v[i]);
       store_half4(to + 1024 * i, v[i]);
     }
-    if (args.cast.alarms != nullptr) seen.report(args.cast.alarms, cast_matrix(chunk), 512.f);
+    if (args.cast.alarms != nullptr) report_chunk(seen, args.cast.alarms, cast_matrix(chunk));
   }
   // No branch returns, so that ptxas lays them out in this order: what most blocks run comes first, without a jump to code that is cold.
   block -= chunks;

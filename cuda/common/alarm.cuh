@@ -3,8 +3,8 @@
 
    `alarms` holds one word for each Alarm, 0 while all is as usual: the largest magnitude of a matrix or vector, or the
    largest mean square of a part of a matrix, as the bits of a float (positive floats order like their bits), and only
-   where it is beyond the usual. So a call on usual weights writes no alarm at all, and the words depend on the weights
-   alone, not on the order of the blocks. */
+   where it is beyond the usual; the mean square only of parts whose largest weight is usual, because either will do. So a
+   call on usual weights writes no alarm at all, and the words depend on the weights alone, not on the order of the blocks. */
 #pragma once
 
 #include "dims.h"
@@ -75,7 +75,7 @@ struct Observation {
     }
     if (threadIdx.x % 32 != 0) return false;
     bool raised = raise(alarms, ALARM_LARGEST + matrix, largest, USUAL_WEIGHT);
-    if (count >= 512) raised |= raise(alarms, ALARM_SQUARES + matrix, squares / count, usual_squares(count));
+    if (!raised && count >= 512) raised = raise(alarms, ALARM_SQUARES + matrix, squares / count, usual_squares(count));
     const bool tiny = largest > 0.f && largest < TINY_WEIGHT;
     if (tiny) atomicOr(alarms + ALARM_TINY, 1u << matrix);
     return raised || tiny;

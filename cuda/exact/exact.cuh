@@ -39,15 +39,25 @@ extern "C" __global__ void exact(const ExactArgs args);
 
 // ---- the decision
 
-__device__ __forceinline__ bool any_raised(const unsigned* alarms) {
-  unsigned any = 0;
-  uint4 v[ALARMS / 4];
+// All words, asked for before one is looked at
+struct Alarms {
+  unsigned words[ALARMS];
+  __device__ __forceinline__ explicit Alarms(const unsigned* alarms) {
 #pragma unroll
-  for (int i = 0; i < ALARMS / 4; i++) v[i] = __ldcg(reinterpret_cast<const uint4*>(alarms) + i);  // all asked for before one is looked at
+    for (int i = 0; i < ALARMS; i += 4) {
+      const uint4 v = __ldcg(reinterpret_cast<const uint4*>(alarms + i));
+      words[i] = v.x, words[i + 1] = v.y, words[i + 2] = v.z, words[i + 3] = v.w;
+    }
+  }
+  // Whether one is raised, but for this one
+  __device__ __forceinline__ bool any(int but = ALARMS) const {
+    unsigned all = 0;
 #pragma unroll
-  for (int i = 0; i < ALARMS / 4; i++) any |= v[i].x | v[i].y | v[i].z | v[i].w;
-  return any != 0;
-}
+    for (int i = 0; i < ALARMS; i++) all |= i == but ? 0 : words[i];
+    return all != 0;
+  }
+};
+__device__ __forceinline__ bool any_raised(const unsigned* alarms) { return Alarms(alarms).any(); }
 
 // Whether the fast result must not stand. FAST: fp16 might overflow, or lose small weights beside large values. AUTO:
 // anything is unusual, which `raised` says.
@@ -55,15 +65,11 @@ __device__ inline bool must_rescue(const unsigned* alarms, int rule, bool& raise
   constexpr float HALF_MAX = 65504.f, NORM_MAX = 27.72f;  // of |x - mean| rstd in a row of 768: sqrt(767)
   raised = true;
   if (rule == RULE_EXACT) return true;
-  raised = any_raised(alarms);
+  const Alarms all(alarms);
+  raised = all.any();
   if (!raised) return false;
   if (rule == RULE_AUTO) return true;
-  unsigned words[ALARMS], any = 0;
-  for (int i = 0; i < ALARMS; i++) {
-    words[i] = __ldcg(alarms + i);
-    any |= i == ALARM_TINY ? 0 : words[i];
-  }
-  const auto value = [&](int alarm, float usual) { return words[alarm] == 0 ? usual : __uint_as_float(words[alarm]); };
+  const auto value = [&](int alarm, float usual) { return all.words[alarm] == 0 ? usual : __uint_as_float(all.words[alarm]); };
   const auto largest = [&](int matrix) { return value(ALARM_LARGEST + matrix, USUAL_WEIGHT); };
   const float gamma1 = value(ALARM_GAMMA1, USUAL_GAMMA), beta1 = value(ALARM_BETA1, USUAL_BETA);
   const float gamma2 = value(ALARM_GAMMA2, USUAL_GAMMA), beta2 = value(ALARM_BETA2, USUAL_BETA);
@@ -72,7 +78,7 @@ __device__ inline bool must_rescue(const unsigned* alarms, int rule, bool& raise
                     D * largest(MATRIX_QKV) * (gamma1 + beta1) + b_qkv < HALF_MAX &&
                     D * largest(MATRIX_FC) * (gamma2 + beta2) + b_fc < HALF_MAX && largest(MATRIX_ATTN) < HALF_MAX &&
                     largest(MATRIX_PROJ) < HALF_MAX;  // false, too, where anything is not a number
-  return !fits || (words[ALARM_TINY] != 0 && any != 0);
+  return !fits || (all.words[ALARM_TINY] != 0 && all.any(ALARM_TINY));
 }
 
 // ---- scales

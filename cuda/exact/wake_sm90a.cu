@@ -5,13 +5,13 @@
 // Looks at an alarm word of about 0.7 us each, 0.1 ms together: the kernel that raises the last ones ends 10 us after this one has begun.
 constexpr unsigned PATIENCE = 150;
 
-// By one thread. `known`: all alarms are raised; else the exact kernel is to look for itself.
-__device__ __forceinline__ void wake_if_needed(const Wake& wake, bool known) {
+// By one thread. `known`: all alarms are raised; else the exact kernel is to look for itself. `awake`: from an earlier call
+__device__ __forceinline__ void wake_if_needed(const Wake& wake, bool known, bool awake) {
   bool raised = false;
   const bool rescue = !known || must_rescue(wake.exact.alarms, wake.exact.rule, raised);
   if (raised && !rescue)  // else the exact kernel does
     for (int i = 0; i < ALARMS; i++) wake.exact.alarms[i] = 0;
-  if (!rescue && __ldcg(wake.awake) == 0) return;
+  if (!rescue && !awake) return;
   *wake.awake = rescue;
   set_awake(wake, rescue);
   // The first three parameters are the caller's buffers, which only the first kernel is given: the host has a node less
@@ -28,7 +28,7 @@ extern "C" __global__ void __maxnreg__(32) wake(const __grid_constant__ Wake arg
   // Those of the kernels before. By an address of its own, or the compiler would hand the same values to whoever looks again below.
   const unsigned* alarms = args.exact.alarms;
   asm volatile("" : "+l"(alarms));
-  const unsigned early = __ldcg(args.awake) | any_raised(alarms);
+  const bool awake = __ldcg(args.awake) != 0, early = any_raised(alarms) || awake;
   // Watchers may have yet to begin, so nobody waits for them without end: this kernel may keep out a cooperative grid that keeps them out.
   unsigned watched = 0;
   if (args.exact.watchers > 0) {
@@ -39,5 +39,5 @@ extern "C" __global__ void __maxnreg__(32) wake(const __grid_constant__ Wake arg
     }
   }
   const bool known = watched % WATCHED_LOUD == args.exact.watchers;
-  if ((early || watched != args.exact.watchers) && threadIdx.x == 0) wake_if_needed(args, known);
+  if ((early || watched != args.exact.watchers) && threadIdx.x == 0) wake_if_needed(args, known, awake);
 }
