@@ -20,6 +20,8 @@ pub struct AttentionForm {
     pub shared: u32,
     /// Time of a block for 1024 keys in 0.01 us, measured on an H200.
     cost: usize,
+    /// The longest sequence for which that holds, where attention is not causal. Beyond, clusters are faster, above all beside the cast (H100).
+    most: usize,
 }
 
 /// Time of attention beside that of its blocks, in 0.01 us.
@@ -27,11 +29,11 @@ const ATTENTION_COST: usize = 250;
 
 /// The forms that attention is compiled for.
 pub const ATTENTION: [AttentionForm; 5] = [
-    AttentionForm { rows: 1, keys: 2, blocks: 1, tail: 0, shared: 177_352, cost: 520 },
-    AttentionForm { rows: 2, keys: 1, blocks: 1, tail: 0, shared: 181_400, cost: 860 },
-    AttentionForm { rows: 3, keys: 1, blocks: 1, tail: 0, shared: 222_672, cost: 1060 },
-    AttentionForm { rows: 3, keys: 1, blocks: 2, tail: 0, shared: 184_808, cost: 610 },
-    AttentionForm { rows: 3, keys: 1, blocks: 2, tail: 16, shared: 184_784, cost: 610 },
+    AttentionForm { rows: 1, keys: 2, blocks: 1, tail: 0, shared: 177_352, cost: 520, most: 640 },
+    AttentionForm { rows: 2, keys: 1, blocks: 1, tail: 0, shared: 181_400, cost: 860, most: usize::MAX },
+    AttentionForm { rows: 3, keys: 1, blocks: 1, tail: 0, shared: 222_672, cost: 1060, most: usize::MAX },
+    AttentionForm { rows: 3, keys: 1, blocks: 2, tail: 0, shared: 184_808, cost: 610, most: usize::MAX },
+    AttentionForm { rows: 3, keys: 1, blocks: 2, tail: 16, shared: 184_784, cost: 610, most: usize::MAX },
 ];
 
 impl AttentionForm {
@@ -51,6 +53,10 @@ impl AttentionForm {
     #[must_use]
     pub fn takes(&self, seq_len: usize) -> bool {
         self.tail == 0 || (seq_len > 64 && (1..=self.tail).contains(&(seq_len % 64)))
+    }
+
+    fn suits(&self, shape: Shape) -> bool {
+        self.takes(shape.seq_len) && (shape.causal || shape.seq_len <= self.most)
     }
 
     /// Groups of 64 rows of a sequence, without its tail.
@@ -73,7 +79,7 @@ pub fn attention_forms(causal: bool) -> impl Iterator<Item = usize> {
 
 /// Those that can do this.
 fn forms_for(shape: Shape) -> impl Iterator<Item = usize> {
-    attention_forms(shape.causal).filter(move |&form| ATTENTION[form].takes(shape.seq_len))
+    attention_forms(shape.causal).filter(move |&form| ATTENTION[form].suits(shape))
 }
 
 pub(super) fn attention(chip: Chip, shape: Shape) -> Launch {

@@ -22,11 +22,11 @@ const VECTOR_BLOCKS: usize = 10;
 /// No chunks.
 pub(super) const NOTHING: Range<u32> = CHUNKS..CHUNKS;
 
-/// Chunks that one idle SM casts in a microsecond beside a kernel, and all of them together in the first kernel; measured on an H200.
+/// Chunks that one idle SM casts in a microsecond beside a kernel (H200), and all of them together in the first kernel (H100).
 const CAST_RATE: usize = 3;
-const CAST_RATE_ALL: usize = 260;
-/// What attention in groups of 64 rows adds to the first, in percent: there they cast in groups of four warps.
-const CAST_RATE_MORE: usize = 20;
+const CAST_RATE_ALL: usize = 213;
+/// Of the first, in percent, beside attention in groups of 64 rows, where they cast in groups of four warps, and of 128 (H100).
+const CAST_RATE_OF_ATTENTION: [usize; 2] = [120, 82];
 
 /// Chunks that each SM may cast beside its share of attention: those of two SMs in clusters, which makes the chain fastest at 768 and 1024 rows, and one's
 /// in 100 us else; measured on an H200.
@@ -79,9 +79,11 @@ impl Shares {
             Some(_) => (chip.sms * attention::time(chip, shape) * CAST_BESIDE_RATE / 10_000, 0, true),
             None if shape.causal => (0, 0, false),
             None => {
-                let more =
-                    if matches!(attention.kernel, Kernel::Attention { form: 0, .. }) { CAST_RATE_MORE } else { 0 };
-                (capacity(idle / row * row, attention::time(chip, shape)) * (100 + more) / 100, idle / row, false)
+                let percent = match attention.kernel {
+                    Kernel::Attention { form, .. } => CAST_RATE_OF_ATTENTION.get(form).copied().unwrap_or(100),
+                    _ => 100,
+                };
+                (capacity(idle / row * row, attention::time(chip, shape)) * percent / 100, idle / row, false)
             }
         };
         Self { first: capacity(idle_sms(chip.sms, qkv), qkv_time), second, second_rows, qkv_first }

@@ -97,7 +97,7 @@ pub struct Launch {
     pub shared: u32,
     /// Blocks that do the kernel's own work; the others cast.
     pub working: u32,
-    /// Chunks of weights that this launch casts.
+    /// Chunks of weights that this launch casts; those of W_fc are left out where FC reads it as it is.
     pub cast: Range<u32>,
 }
 

@@ -19,7 +19,7 @@ pub struct Tile {
     pub shared: u32,
     /// Time of one wave of blocks in 0.01 us, measured on an H200; where two follow each other, a little less than both take alone.
     cost: usize,
-    /// Rows up to which that holds. With more, one that has fewer blocks is faster, though its wave takes longer (H200).
+    /// Rows up to which that holds. With more, one that has fewer blocks is faster, though its wave takes longer (H200, H100).
     most_rows: usize,
     /// Rows from which on it does. With less, one that has fewer rows is faster, because less of it is empty (H100).
     fewest_rows: usize,
@@ -94,7 +94,7 @@ impl Tile {
 
 const QKV_TILES: [Tile; 7] = [
     Tile::new(64, 64, 215_208, 240),
-    Tile::new(64, 96, 207_064, 340),
+    Tile::new(64, 96, 207_064, 340).up_to(256),
     Tile::new(128, 96, 207_016, 435),
     // One wave takes 600. Two, of which the second one's products hide the first one's end, take a little less than one of 192 x 192; more have not been
     // measured.
@@ -114,7 +114,7 @@ pub const APART_SHARED: [u32; 4] = [205_512, 225_976, 222_360, 226_424];
 const FC_TILES: [Tile; 7] = [
     Tile::new(64, 64, 218_280, 240),
     Tile::new(64, 96, 210_136, 340),
-    Tile::new(128, 96, 210_088, 435),
+    Tile::new(128, 96, 210_088, 435).up_to(1024),
     Tile::new(128, 192, 226_440, 695),
     Tile::new(128, 192, 223_112, 720).with_tail(),
     Tile::new(128, 224, 206_200, 812).up_to(1152),
@@ -125,7 +125,7 @@ const PROJ_TILES: [Tile; 8] = [
     Tile::split(128, 64, 4, 188_600, 630).from(193),
     Tile::split(64, 128, 4, 231_640, 640),
     Tile::split(128, 128, 4, 229_544, 800).up_to(512),
-    Tile::split(64, 192, 2, 227_512, 1010),
+    Tile::split(64, 192, 2, 227_512, 1010).up_to(2112),
     Tile::split(64, 192, 2, 205_992, 1140).with_tail(),
     Tile::split(128, 128, 2, 172_184, 1310),
     Tile::split(128, 192, 2, 221_336, 1700),

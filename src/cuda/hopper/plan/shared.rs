@@ -32,6 +32,7 @@ pub const SHARED: [SharedTile; 4] = [
     SharedTile { gemm: Gemm::Fc, m: 64, n: 64, shared: 198_144 },
     SharedTile { gemm: Gemm::Fc, m: 128, n: 64, shared: 230_944 },
 ];
+
 /// Chunks that an SM casts beside QKV of 129 to 256 rows while that lasts: with twelve attention starts 1.0 us later (H100).
 const CAST_BESIDE_QKV: u32 = 8;
 
