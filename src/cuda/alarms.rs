@@ -1,10 +1,10 @@
 //! What the host knows about the alarms of a block's weights (cuda/common/alarm.cuh). Where the fast result stands on such weights, calls go without the
-//! exact kernel that would look: 4 to 5 us less a call on an H100.
+//! exact kernel that would look, 4 to 5 us less a call on an H100; where it does not, without the fast ones.
 
 use super::device::Device;
 use super::event::Event;
 use super::memory::Pinned;
-use super::rescue::must_rescue;
+use super::rescue;
 use super::workspace::ALARMS_BYTES;
 use crate::error::Error;
 use crate::options::Stream;
@@ -21,11 +21,12 @@ pub struct Alarms {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// The fast result need not stand, or a preparation failed halfway.
-    Loud,
+    /// Nothing is known: a preparation has not been enqueued to its end.
+    Unknown,
     /// The copy is on its way.
     Copying,
-    Quiet,
+    /// Whether the fast result must be computed again.
+    Known(bool),
     /// A captured preparation may run at any time.
     Captured,
 }
@@ -34,7 +35,7 @@ impl Alarms {
     /// Of weights yet to come, for calls in this precision; the device's context is current.
     pub fn new(device: &'static Device, precision: SolvePrecision) -> Result<Self, Error> {
         let words = Pinned::new(device, "the alarms", ALARMS_BYTES)?;
-        Ok(Self { words, copied: Event::new(device)?, precision, state: State::Loud })
+        Ok(Self { words, copied: Event::new(device)?, precision, state: State::Unknown })
     }
 
     /// Other weights are about to be prepared.
@@ -42,7 +43,7 @@ impl Alarms {
         if captured {
             self.state = State::Captured;
         } else if self.state != State::Captured {
-            self.state = State::Loud;
+            self.state = State::Unknown;
         }
     }
 
@@ -56,11 +57,11 @@ impl Alarms {
         Ok(())
     }
 
-    /// Whether it is known that the fast result stands.
-    pub fn are_quiet(&mut self) -> bool {
+    /// Whether the fast result must be computed again, as far as this is known.
+    pub fn must_rescue(&mut self) -> Option<bool> {
         if self.state == State::Copying && self.copied.is_done() {
-            self.state = if must_rescue(&self.words.words(), self.precision) { State::Loud } else { State::Quiet };
+            self.state = State::Known(rescue::must_rescue(&self.words.words(), self.precision));
         }
-        self.state == State::Quiet
+        if let State::Known(must) = self.state { Some(must) } else { None }
     }
 }

@@ -99,7 +99,7 @@ impl Prepared {
                 fill(parts.alarms, 0, ALARMS_BYTES, stream)?;
                 let buffers = Buffers::of_weights(source.address as u64, parts);
                 // SAFETY: the weights were checked for their length, a preparation touches nothing of x and output.
-                unsafe { run_steps(&prepare(self.device, self.shape(0, 0, false), &buffers)?, stream) }?;
+                unsafe { run_steps(&prepare(self.device, self.shape(0, 0, None), &buffers)?, stream) }?;
                 if parts.vectors != 0 {
                     // gamma1 and beta1 are the first of the weights.
                     let layernorm1 = Span { bytes: 2 * D * size_of::<f32>(), ..source };
@@ -125,8 +125,8 @@ impl Prepared {
             .run(|| {
                 self.in_order(stream, on_host, |stream, order, run| {
                     // A captured graph may be launched on any later weights.
-                    let guarded = run == Run::Captured || !order.alarms.are_quiet();
-                    let shape = self.shape(tokens.batch, tokens.seq_len, guarded);
+                    let must_rescue = if run == Run::Captured { None } else { order.alarms.must_rescue() };
+                    let shape = self.shape(tokens.batch, tokens.seq_len, must_rescue);
                     staged(tokens, on_host, self.scratch.address(), stream, |x, output| {
                         let buffers = Buffers::new(x, output, 0, &shape, parts);
                         // SAFETY: the caller's spans were checked for their length, the rows are at most max_tokens.
@@ -150,16 +150,18 @@ impl Prepared {
     /// Launches that a forward would make now, uncaptured.
     pub fn launches(&self, batch: usize, seq_len: usize) -> Result<usize, Error> {
         self.device.run(|| {
-            let shape = self.shape(batch, seq_len, !self.order().alarms.are_quiet());
+            let shape = self.shape(batch, seq_len, self.order().alarms.must_rescue());
             let (x, parts) = (self.scratch.address(), self.workspace.parts());
             let buffers = Buffers::new(x, x, 0, &shape, parts);
             Ok(block::forward(self.device, shape, &buffers, true)?.len())
         })
     }
 
-    fn shape(&self, batch: usize, seq_len: usize, guarded: bool) -> Shape {
+    /// `must_rescue`: whether the fast result must be computed again; None: the device is to decide.
+    fn shape(&self, batch: usize, seq_len: usize, must_rescue: Option<bool>) -> Shape {
         let BlockOptions { causal, precision, .. } = self.options;
-        let guarded = guarded && precision != SolvePrecision::Exact;
+        let precision = if must_rescue == Some(true) { SolvePrecision::Exact } else { precision };
+        let guarded = must_rescue.is_none() && precision != SolvePrecision::Exact;
         Shape { batch, seq_len, causal, prepared: true, precision, guarded }
     }
 

@@ -8,7 +8,7 @@ pub const ALARMS: usize = 16;
 /// The largest weight of each matrix, in the order of the weights.
 const LARGEST: [usize; 4] = [0, 1, 2, 3];
 /// That some weights are small.
-const TINY: usize = 8;
+pub const TINY: usize = 8;
 const GAMMA1: usize = 9;
 const BETA1: usize = 10;
 const GAMMA2: usize = 11;
