@@ -73,35 +73,27 @@ __device__ __forceinline__ void watch_vector(unsigned* alarms, int i, float v) {
   if (threadIdx.x % 32 == 0) raise(alarms, alarm, __uint_as_float(largest), gamma1 || gamma2 ? USUAL_GAMMA : USUAL_BIAS);
 }
 
-// Where a warp of the block has seen something unusual, all threads: an atomic for the block. A call, or what usually is skipped would take registers.
-__device__ __noinline__ void raise_chunk(float largest, float squares, unsigned* alarms, int matrix) {
-  __shared__ unsigned loudest[2], tiny;
-  if (threadIdx.x == 0) loudest[0] = loudest[1] = tiny = 0;
+// Where a thread of the block has seen something unusual, all of them: an atomic for the block. A call, or what usually is skipped would take registers.
+__device__ __noinline__ void raise_chunk(Observation seen, unsigned* alarms, int matrix) {
+  __shared__ unsigned of_block[ALARMS];
+  if (threadIdx.x < ALARMS) of_block[threadIdx.x] = 0;
   __syncthreads();
-  if (threadIdx.x % 32 == 0) {
-    if (!(largest <= USUAL_WEIGHT))
-      atomicMax(loudest, __float_as_uint(largest) & 0x7fffffffu);
-    else if (!(squares <= usual_squares(512.f)))
-      atomicMax(loudest + 1, __float_as_uint(squares) & 0x7fffffffu);
-    if (largest > 0.f && largest < TINY_WEIGHT) atomicOr(&tiny, 1u);
-  }
+  seen.report(of_block, matrix, 512.f);
   __syncthreads();
-  if (threadIdx.x != 0) return;
-  if (loudest[0] != 0) atomicMax(alarms + ALARM_LARGEST + matrix, loudest[0]);
-  if (loudest[1] != 0) atomicMax(alarms + ALARM_SQUARES + matrix, loudest[1]);
-  if (tiny != 0) atomicOr(alarms + ALARM_TINY, 1u << matrix);
+  if (threadIdx.x >= ALARMS || of_block[threadIdx.x] == 0) return;
+  if (threadIdx.x == ALARM_TINY)
+    atomicOr(alarms + ALARM_TINY, of_block[ALARM_TINY]);
+  else
+    atomicMax(alarms + threadIdx.x, of_block[threadIdx.x]);
 }
 
-// What a block has seen of a chunk, 512 weights a warp
-__device__ __forceinline__ void report_chunk(Observation seen, unsigned* alarms, int matrix) {
+// What a block has seen of a chunk, 512 weights a warp. That all 16 of a thread are small happens next to never, so it is asked for here already.
+__device__ __forceinline__ void report_chunk(const Observation& seen, unsigned* alarms, int matrix) {
+  float squares = seen.squares;
 #pragma unroll
-  for (int lanes = 16; lanes > 0; lanes /= 2) {
-    seen.largest = fmaxf(seen.largest, __shfl_xor_sync(~0u, seen.largest, lanes));
-    seen.squares += __shfl_xor_sync(~0u, seen.squares, lanes);
-  }
-  const float squares = seen.squares * (1.f / 512);
-  const bool usual = TINY_WEIGHT <= seen.largest && seen.largest <= USUAL_WEIGHT && squares <= usual_squares(512.f);
-  if (__syncthreads_or(!usual)) raise_chunk(seen.largest, squares, alarms, matrix);
+  for (int lanes = 16; lanes > 0; lanes /= 2) squares += __shfl_xor_sync(~0u, squares, lanes);
+  const bool usual = TINY_WEIGHT <= seen.largest && seen.largest <= USUAL_WEIGHT && squares <= 512 * usual_squares(512.f);
+  if (__syncthreads_or(!usual)) raise_chunk(seen, alarms, matrix);
 }
 
 // A row for each warp of a block, and with FACTS what is told of it. Then the successors start here, behind the loads of x.
