@@ -33,11 +33,13 @@ struct HalfEpilogue : GemmEpilogue {
   static constexpr int REST = S::BN % COLUMNS;  // columns of the narrow box of a transposed tile
   // Biases that are not in the sums: all boxes' are fetched at once where there are registers for them, because one behind a store would wait for it; and
   // before the products where they are scaled.
-  static constexpr int AHEAD = BEGINS ? 0 : S::BN <= 192 ? BOXES : 1;
+  static constexpr int AHEAD = BEGINS ? 0 : S::BN <= 192 && S::BM <= 128 ? BOXES : 1;
   static constexpr bool HOLDS_BIASES = HELPED && AHEAD == BOXES;
   static constexpr int RESTS = 4 * S::WARPGROUPS * BOXES * BOX_BYTES, STAGING = RESTS + 4 * S::WARPGROUPS * 32 * REST;
-  static constexpr bool OWN_BIASES = S::TAIL && !S::TRANSPOSED;  // one tile's, as there is no room for the others
-  static constexpr int BIASES = OWN_BIASES ? S::BN : S::N;
+  // Where there is no room for all biases: one tile's, which where rows have factors come with those, or none, read where they lie
+  static constexpr bool FULL = (S::TAIL && !S::TRANSPOSED) || (S::BM == 192 && S::N == FFN);
+  static constexpr bool HELPS_BIASES = FULL && HELPED, UNSTAGED = FULL && !S::TAIL && !HELPED;
+  static constexpr int BIASES = UNSTAGED ? 0 : FULL ? S::BN : S::N;
   static constexpr int FACTORS = STAGING + (BIASES + S::BN - 1) / S::BN * S::BN * 4;  // biases past the edge are nothing, but read
   static constexpr int SHARED_BYTES = FACTORS + (HELPED ? 4 * S::BM : 0);
   static_assert(BEGINS || REST == 0);
@@ -47,7 +49,7 @@ struct HalfEpilogue : GemmEpilogue {
   uint32_t staging, rest, bias_at, bias_full, factors;
   uint32_t found, taken, parity = 0;  // barriers of the factors, and the parity of this tile's phase
   RowScaling scaling = {nullptr, nullptr, 0};
-  bool callers = false;  // the biases are the caller's, aligned to 4 bytes
+  bool unstaged = UNSTAGED;  // the biases are read where they lie, aligned to 4 bytes
   bool first = true;
   float2 v[AHEAD * COLUMNS / 8 + 1];  // biases
   TailSums<S> tail;
@@ -75,7 +77,7 @@ struct HalfEpilogue : GemmEpilogue {
     }
   }
   __device__ void load() const {
-    if (callers) return;
+    if (unstaged || HELPS_BIASES) return;
     mbarrier_expect(bias_full, BIASES * 4);
     bulk_load(bias_at, bias, BIASES * 4, bias_full);
   }
@@ -87,25 +89,31 @@ struct HalfEpilogue : GemmEpilogue {
     if (HOLDS_BIASES) fetch_biases(n, 0);
   }
   __device__ void begin(float (&d)[S::BN / 2], int n) const {
-    if (callers) return begin_with_input<S::BN / 8>(bias + n + threadIdx.x % 4 * 2, d);
+    if (unstaged) return begin_with_input<S::BN / 8>(bias + n + threadIdx.x % 4 * 2, d);
     mbarrier_wait_or_fault(bias_full, 0);
-    begin_with<BOXES * COLUMNS / 8>(biases(OWN_BIASES ? 0 : wide(n)), d);
+    begin_with<BOXES * COLUMNS / 8>(biases(FULL ? 0 : wide(n)), d);
     begin_with<REST / 8>(biases(narrow(n)), d + 4 * BOXES * (COLUMNS / 8));
   }
   // The lane's first pair of those from a column on
   __device__ uint32_t biases(int column) const { return bias_at + (column + threadIdx.x % 4 * 2) * 4; }
   __device__ void fetch_biases(int n, int box) {
-    mbarrier_wait_or_fault(bias_full, 0);  // a trap here would make ptxas wait for the products first (C7517)
+    if (!HELPS_BIASES) mbarrier_wait_or_fault(bias_full, 0);  // a trap here would make ptxas wait for the products first (C7517)
 #pragma unroll
-    for (int i = 0; i < AHEAD * COLUMNS / 8; i++) v[i] = load_shared_2(biases(n + box * COLUMNS + 8 * i));
+    for (int i = 0; i < AHEAD * COLUMNS / 8; i++) v[i] = load_shared_2(biases((FULL ? 0 : n) + box * COLUMNS + 8 * i));
   }
 
-  __device__ void help(int row) {
+  __device__ void help(int row, int n) {
+    constexpr int PAIRS = HELPS_BIASES ? S::BN / 64 : 0;  // of biases, a lane's
     const int lane = threadIdx.x % 32;
     float factor[S::BM / 32];
+    float2 pair[PAIRS + 1];
+#pragma unroll
+    for (int i = 0; i < PAIRS; i++) pair[i] = reinterpret_cast<const float2*>(bias + n)[32 * i + lane];
 #pragma unroll
     for (int i = 0; i < S::BM / 32; i++) factor[i] = row_factor(scaling, row + 32 * i + lane);
     mbarrier_wait(taken, parity ^ 1);
+#pragma unroll
+    for (int i = 0; i < PAIRS; i++) store_shared_2(bias_at + (32 * i + lane) * 8, pair[i].x, pair[i].y);
 #pragma unroll
     for (int i = 0; i < S::BM / 32; i++) store_shared(factors + (32 * i + lane) * 4, factor[i]);
     mbarrier_arrive(found);
@@ -163,7 +171,7 @@ struct HalfEpilogue : GemmEpilogue {
     for (int g = 0; g < S::TAIL_COLUMNS / 8; g++) {
       const int c = column + 8 * g, pair = threadIdx.x % 4 * 2;
       const int to = (REST == 0 || c < BOXES * COLUMNS ? wide(n) + c : narrow(n) + c - BOXES * COLUMNS) + pair;
-      const float2 b = load_shared_2(bias_at + (OWN_BIASES ? c + pair : to) * 4);
+      const float2 b = load_shared_2(bias_at + (FULL ? c + pair : to) * 4);
 #pragma unroll
       for (int i = 0; i < 2; i++) {
         const int r = tail_end / S::BM * S::BM + threadIdx.x / 4 + 8 * i;

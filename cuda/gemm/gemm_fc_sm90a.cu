@@ -1,5 +1,6 @@
 /* f(rows, 3072) fp16 = gelu_tanh(h(rows, 768) W_fc + b_fc).
-   grid: min(tiles, multiprocessors), each block takes every grid-th tile; 128 x 192 tiles make 128 blocks at 1024 rows, 128 x 224 tiles 126 at 1152.
+   grid: min(tiles, multiprocessors), each block takes every grid-th tile; 128 x 192 tiles make 128 blocks at 1024 rows, 128 x 128 tiles 120 at 640,
+   128 x 224 tiles 126 at 1152, 192 x 192 tiles 128 at 1536.
    With a tail 128 x 192 tiles remain 128 blocks up to 1040 rows.
    Limiter: wgmma (9216 clocks at 128 x 192), then the 6 KB of f per row that go to L2. */
 #include "dims.h"
@@ -37,7 +38,9 @@ struct FcTailArgs {
 GEMM_FC(64, 64, 6)
 GEMM_FC(64, 96, 9)
 GEMM_FC(128, 96, 6)
+GEMM_FC(128, 128, 5)
 GEMM_FC(128, 192, 4)
 GEMM_FC_TAIL(128, 192, 4)
 GEMM_FC(128, 224, 3)
 GEMM_FC(128, 256, 3)
+GEMM_FC(192, 192, 3)

@@ -1,6 +1,7 @@
 /* output(rows, 768) fp32 = x1 + f(rows, 3072) W_proj + b_proj, K split over the blocks of a cluster.
    grid: tiles * splits blocks in clusters of `splits` (fixed in the kernel). 64 x 192 in two parts of K make 128 blocks at 1024 rows, with a tail up to
-   1040. Limiter: shared memory under wgmma (16 KB per 96 clocks of it), then 25 KB per block between SMs. 128 x 96 moves 17 KB for the same products and is
+   1040, 64 x 128 in two 132 at 704.
+   Limiter: shared memory under wgmma (16 KB per 96 clocks of it), then 25 KB per block between SMs. 128 x 96 moves 17 KB for the same products and is
    0.9 us slower; 128 x 192 in four parts would move 13, but 32 clusters of four do not fit. */
 #include "dims.h"
 #include "gemm/epilogue_exchange_sm90a.cuh"
@@ -37,6 +38,7 @@ GEMM_PROJ(64, 64, 4, 6)
 GEMM_PROJ(128, 64, 4, 6)
 GEMM_PROJ(64, 128, 4, 8)
 GEMM_PROJ(128, 128, 4, 5)
+GEMM_PROJ(64, 128, 2, 8)
 GEMM_PROJ(64, 192, 2, 6)
 GEMM_PROJ_TAIL(64, 192, 2, 5)
 GEMM_PROJ(128, 128, 2, 4)

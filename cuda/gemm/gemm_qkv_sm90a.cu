@@ -32,7 +32,7 @@ struct QkvTailArgs {
     }                                                                                                                                              \
     Epilogue epilogue(&out, args.bias);                                                                                                            \
     epilogue.longest = &args.longest;                                                                                                              \
-    epilogue.callers = args.callers_bias;                                                                                                          \
+    epilogue.unstaged = args.callers_bias;                                                                                                         \
     gemm<Shape>(&a, &b, epilogue, args.rows, blockIdx.x, args.gemm_blocks, args.early);                                                            \
   }
 

@@ -219,7 +219,7 @@ struct GemmEpilogue {
   static constexpr int CLUSTER_PHASES = 0;
   static constexpr Prepared PREPARED = BEFORE_PRODUCTS;
   static constexpr bool BEGINS = false, HELPED = false;
-  static __device__ void help(int) {}
+  static __device__ void help(int, int) {}
 };
 
 /* An epilogue has SHARED_BYTES; PREPARED; BEGINS, whether begin() fills the sums that products are added to; HELPED, whether the block has a warp more, which
@@ -235,7 +235,7 @@ struct GemmEpilogue {
 
      begin(d, n)         called before the tile's products, as all that can be: what is fetched behind them everyone waits for, up to 0.5 us (H200)
 
-     help(row)           called for each tile once the predecessor has ended; `row` is the tile's first
+     help(row, n)        called for each tile once the predecessor has ended; `row` and `n` are the tile's first
 
      finish(d, row, n)   called after the products
 
@@ -288,7 +288,7 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
   } else if (Epilogue::HELPED && warp > 4 * S::WARPGROUPS) {
     named_barrier_sync(START_BARRIER, STARTERS);
     pdl_wait();
-    for (int tile = block; tile < tiles; tile += blocks) epilogue.help(tile / S::N_TILES * S::BM);
+    for (int tile = block; tile < tiles; tile += blocks) epilogue.help(tile / S::N_TILES * S::BM, tile % S::N_TILES * S::BN);
   } else {
     if (elect_one()) {
       for (int s = 0; s < S::STAGES; s++) {

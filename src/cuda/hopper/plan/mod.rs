@@ -200,7 +200,9 @@ pub fn shared_bytes(kernel: Kernel) -> u32 {
         Kernel::Apart { tile } => product::APART_SHARED[tile],
         Kernel::FcScaled { tile } => {
             let form = &product::tiles(Gemm::Fc)[tile];
-            form.shared + 4 * form.m as u32 // a factor for each row
+            // A factor for each row; with them, in the largest tile, the biases that the other FC reads where they lie.
+            let biases = if form.m == 192 { form.n } else { 0 };
+            form.shared + 4 * (form.m + biases) as u32
         }
         Kernel::Gemm { gemm, tile } => product::tiles(gemm)[tile].shared,
         Kernel::Direct { gemm } => direct::tile(gemm).map_or(0, |tile| tile.shared),

@@ -111,20 +111,23 @@ const ATTN_PROJ_TILES: [Tile; 4] = [
 ];
 /// Bytes of shared memory of the attention projection's tiles where its blocks do not wait for each other.
 pub const APART_SHARED: [u32; 4] = [205_512, 225_976, 222_360, 226_424];
-const FC_TILES: [Tile; 7] = [
+const FC_TILES: [Tile; 9] = [
     Tile::new(64, 64, 218_280, 240),
     Tile::new(64, 96, 210_136, 340),
     Tile::new(128, 96, 210_088, 435).up_to(1024),
+    Tile::new(128, 128, 210_072, 560),
     Tile::new(128, 192, 226_440, 695),
     Tile::new(128, 192, 223_112, 720).with_tail(),
     Tile::new(128, 224, 206_200, 812).up_to(1152),
     Tile::new(128, 256, 226_424, 930),
+    Tile::new(192, 192, 222_328, 1000),
 ];
-const PROJ_TILES: [Tile; 8] = [
+const PROJ_TILES: [Tile; 9] = [
     Tile::split(64, 64, 4, 219_320, 410),
     Tile::split(128, 64, 4, 188_600, 630).from(193),
     Tile::split(64, 128, 4, 231_640, 640),
     Tile::split(128, 128, 4, 229_544, 800).up_to(512),
+    Tile::split(64, 128, 2, 219_352, 890),
     Tile::split(64, 192, 2, 227_512, 1010).up_to(2112),
     Tile::split(64, 192, 2, 205_992, 1140).with_tail(),
     Tile::split(128, 128, 2, 172_184, 1310),
