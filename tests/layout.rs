@@ -122,7 +122,9 @@ fn instances(file: &str, uses: &str) -> (String, Vec<Vec<String>>) {
     let arguments = |line: &str| line.split(", ").map(str::to_owned).collect();
     let used = |line: &str| {
         let rest = line.strip_prefix(uses)?;
-        let rest = ["_TRANSPOSED", "_TAIL"].iter().fold(rest, |rest, kind| rest.strip_prefix(kind).unwrap_or(rest));
+        let rest = ["_TRANSPOSED", "_TAIL", "_CASTING"]
+            .iter()
+            .fold(rest, |rest, kind| rest.strip_prefix(kind).unwrap_or(rest));
         Some(arguments(rest.strip_prefix('(')?.strip_suffix(')')?))
     };
     (includes, text.lines().filter_map(used).collect())
@@ -225,7 +227,7 @@ fn hopper_attention(nvcc: &Path) {
         let mut equal = Vec::new();
         for (form, arguments) in forms.iter().zip(uses) {
             assert_eq!(arguments[1..3], [form.rows.to_string(), form.keys.to_string()], "{file}");
-            let tile = format!("(AttentionTile<{}, {causal}>", arguments[1..].join(", "));
+            let tile = format!("(AttentionTile<{}, {causal}, 1, false, {}>", arguments[1..].join(", "), form.casts);
             equal.push((format!("{tile}::SMEM_BYTES)"), form.shared as usize));
             equal.push((format!("{tile}::THREADS)"), 128 * (form.rows * form.keys + 1)));
         }

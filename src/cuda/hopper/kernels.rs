@@ -154,7 +154,11 @@ pub fn symbol(kernel: Kernel) -> String {
             let form = &ATTENTION[form];
             let blocks = if form.blocks > 1 { format!("x{}", form.blocks) } else { String::new() };
             let kind = if causal { "_causal" } else { "" };
-            let kind = if form.tail > 0 { "_tail" } else { kind };
+            let kind = match form {
+                _ if form.tail > 0 => "_tail",
+                _ if form.casts && form.rows == 2 => "_casting",
+                _ => kind,
+            };
             format!("attention_{}x{}{blocks}_f16{kind}", form.rows, form.keys)
         }
         Kernel::QkvAttention => "qkv_attention".into(),

@@ -28,10 +28,13 @@ const CAST_RATE_ALL: usize = 213;
 /// Of the first, in percent, beside attention in groups of 64 rows, where they cast in groups of four warps, and of 128 (H100).
 const CAST_RATE_OF_ATTENTION: [usize; 2] = [120, 82];
 
-/// Chunks that each SM may cast beside its share of attention: those of two SMs in clusters, which makes the chain fastest at 768 and 1024 rows, and one's
-/// in 100 us else; measured on an H200.
+/// Chunks that each SM may cast beside its share of attention: those of two SMs in clusters, which makes the chain fastest at 768 and 1024 rows (H200), and
+/// one's in 100 us else, where it has blocks of 128 (H100) and of 192 rows (H200).
 const CAST_BESIDE: u32 = 9;
-const CAST_BESIDE_RATE: usize = 40;
+const CAST_BESIDE_RATE: [usize; 2] = [65, 40];
+
+/// How much longer attention of 128 rows takes when its blocks cast, in 0.01 us, about: 1056 and 1152 rows, where nothing is gained by it, 0 to 0.3 (H100).
+const CASTING_COST: usize = 150;
 
 /// Whether W_qkv is cast and may lie where the last of W_proj will: as much of W_proj is cast when the QKV product has had its weights, by attention, which waits for
 /// that, or behind it; in one kernel with QKV for the blocks that read it.
@@ -47,46 +50,68 @@ pub fn qkv_makes_room(launches: &[Launch]) -> bool {
 pub(super) const FEWEST_WORKERS: u32 = 16;
 
 /// The first three launches with the cast of all weights but what is left to the fourth (see [`casting_projection`]): what the SMs that the QKV
-/// product and attention leave idle can do in that time, they do; the rest is done before. The QKV product takes the tile with which all this would be
-/// over first without the fourth launch.
-pub(super) fn casting(chip: Chip, shape: Shape, attention: &Launch) -> [Launch; 3] {
-    let rows = shape.rows();
-    let time = |tile: usize| product::time(chip, Gemm::Qkv, &tiles(Gemm::Qkv)[tile], rows);
-    let qkv = |tile: usize| product_in(chip, Gemm::Qkv, tile, rows);
-    let before = |tile: usize| Shares::new(chip, shape, &qkv(tile), time(tile), attention).before();
-    let tile = product::eligible(chip, Gemm::Qkv, rows, false)
-        .min_by_key(|&tile| time(tile) + 100 * before(tile) / CAST_RATE_ALL)
-        .unwrap_or(0);
-    Shares::new(chip, shape, &qkv(tile), time(tile), attention).launches(chip, rows, qkv(tile), attention)
+/// product and attention leave idle can do in that time, they do; the rest is done before. The QKV product takes the tile, and attention the form, with
+/// which all this would be over first without the fourth launch.
+pub(super) fn casting(chip: Chip, shape: Shape) -> [Launch; 3] {
+    let attention = attention::attention(chip, shape);
+    let smallest = Shares::new(chip, shape, 0, &attention);
+    let attentions = [attention::casting(shape, &attention), Some(attention)];
+    let all = attentions.into_iter().rev().flatten().flat_map(|attention| {
+        let tiles = product::eligible(chip, Gemm::Qkv, shape.rows(), false);
+        tiles.map(move |tile| Shares::new(chip, shape, tile, &attention))
+    });
+    all.min_by_key(|shares| shares.time).unwrap_or(smallest).launches(chip, shape.rows())
 }
 
 /// How many chunks of the weights other than W_qkv are cast beside the QKV product and beside attention, at most.
 struct Shares {
+    qkv: Launch,
+    attention: Launch,
     first: usize,
     second: usize,
     /// Rows of attention's grid that cast.
     second_rows: u32,
     /// Whether attention casts only what the SMs that the QKV product leaves idle cannot; else both get their share.
     qkv_first: bool,
+    /// Of how many chunks the first is a multiple: beside wide tiles all warps of an SM cast a chunk together, and a few more than there are SMs take as long as
+    /// another round of all. Where attention goes in groups of 64 rows: 592 to 640 rows 0.8 to 1.0 us (H100). Of 128 it would lose 0.4.
+    round: usize,
+    /// Of the QKV product and what is cast before, in 0.01 us; and by how much attention then takes longer.
+    time: usize,
 }
 
 impl Shares {
-    fn new(chip: Chip, shape: Shape, qkv: &Launch, qkv_time: usize, attention: &Launch) -> Self {
+    fn new(chip: Chip, shape: Shape, tile: usize, attention: &Launch) -> Self {
+        let (rows, form) = (shape.rows(), &tiles(Gemm::Qkv)[tile]);
+        let (qkv, qkv_time) = (product_in(chip, Gemm::Qkv, tile, rows), product::time(chip, Gemm::Qkv, form, rows));
+        let workers = idle_sms(chip.sms, &qkv);
         // Workers join attention in rows of its grid. Causal attention has no such role: only a prepared block is causal.
         let (row, idle) = (attention.grid[0], idle_sms(chip.sms, attention));
+        let time = attention::time(chip, shape);
         let (second, second_rows, qkv_first) = match casting_form(attention) {
             Some(form) if form.blocks > 1 => ((CAST_BESIDE * attention.working / 2) as usize, 0, false),
-            Some(_) => (chip.sms * attention::time(chip, shape) * CAST_BESIDE_RATE / 10_000, 0, true),
+            Some(form) => {
+                let rate = CAST_BESIDE_RATE[usize::from(form.rows == 3)];
+                (chip.sms * time * rate / 10_000, 0, true)
+            }
             None if shape.causal => (0, 0, false),
             None => {
                 let percent = match attention.kernel {
                     Kernel::Attention { form, .. } => CAST_RATE_OF_ATTENTION.get(form).copied().unwrap_or(100),
                     _ => 100,
                 };
-                (capacity(idle / row * row, attention::time(chip, shape)) * percent / 100, idle / row, false)
+                (capacity(idle / row * row, time) * percent / 100, idle / row, false)
             }
         };
-        Self { first: capacity(idle_sms(chip.sms, qkv), qkv_time), second, second_rows, qkv_first }
+        let first = capacity(workers, qkv_time);
+        let round = match attention.kernel {
+            Kernel::Attention { form: 0, .. } if second > 0 && form.n > 96 => workers.max(1) as usize,
+            _ => 1,
+        };
+        let longer = if attention::is_casting(attention) { CASTING_COST } else { 0 };
+        let shares = Self { qkv, attention: attention.clone(), first, second, second_rows, qkv_first, round, time: 0 };
+        let time = qkv_time + 100 * shares.before() / CAST_RATE_ALL + longer;
+        Self { time, ..shares }
     }
 
     /// Chunks that are left over.
@@ -94,16 +119,16 @@ impl Shares {
         ((CHUNKS - CHUNKS_QKV) as usize).saturating_sub(self.first + self.second)
     }
 
-    fn launches(&self, chip: Chip, rows: usize, qkv: Launch, attention: &Launch) -> [Launch; 3] {
-        let last = casting_projection(chip, rows, attention).cast.start;
+    fn launches(self, chip: Chip, rows: usize) -> [Launch; 3] {
+        let last = casting_projection(chip, rows, &self.attention).cast.start;
         let start = CHUNKS_QKV + count(self.before()).saturating_sub(CHUNKS - last);
         let hidden = (last - start) as usize;
         let middle = start
             + count(match self.qkv_first {
                 true => hidden.min(self.first),
-                false => hidden * self.first / (self.first + self.second).max(1),
+                false => hidden * self.first / (self.first + self.second).max(1) / self.round * self.round,
             });
-        let mut launches = [cast_layernorm(rows, 0..start), qkv, attention.clone()];
+        let mut launches = [cast_layernorm(rows, 0..start), self.qkv, self.attention];
         if middle > start {
             launches[1].grid[0] += idle_sms(chip.sms, &launches[1]);
             launches[1].cast = start..middle;
@@ -136,7 +161,7 @@ pub(super) fn casting_projection(chip: Chip, rows: usize, attention: &Launch) ->
 /// The form of this attention if each of its blocks casts beside its own work.
 fn casting_form(attention: &Launch) -> Option<&'static AttentionForm> {
     match attention.kernel {
-        Kernel::Attention { form, causal: false } => Some(&ATTENTION[form]).filter(|form| form.casts()),
+        Kernel::Attention { form, causal: false } => Some(&ATTENTION[form]).filter(|form| form.casts),
         _ => None,
     }
 }

@@ -137,11 +137,8 @@ fn many(chip: Chip, shape: Shape) -> Vec<Launch> {
     }
     let attention = || attention::attention(chip, shape);
     let product = |gemm| product::product(chip, gemm, rows, shape.prepared);
-    let mut launches = if !shape.prepared {
-        casting(chip, shape, &attention()).to_vec()
-    } else {
-        vec![layernorm(rows), product(Gemm::Qkv)]
-    };
+    let mut launches =
+        if !shape.prepared { casting(chip, shape).to_vec() } else { vec![layernorm(rows), product(Gemm::Qkv)] };
     match shape.prepared {
         true if rows <= ATTENTION_PROJ[attention_proj::PREPARED].keys => {
             launches.push(attention_proj::attention_proj(attention_proj::PREPARED));
