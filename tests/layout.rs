@@ -122,9 +122,8 @@ fn instances(file: &str, uses: &str) -> (String, Vec<Vec<String>>) {
     let arguments = |line: &str| line.split(", ").map(str::to_owned).collect();
     let used = |line: &str| {
         let rest = line.strip_prefix(uses)?;
-        let rest = ["_TRANSPOSED", "_TAIL", "_CASTING"]
-            .iter()
-            .fold(rest, |rest, kind| rest.strip_prefix(kind).unwrap_or(rest));
+        let rest =
+            ["_TRANSPOSED", "_TAIL", "_PAIRS"].iter().fold(rest, |rest, kind| rest.strip_prefix(kind).unwrap_or(rest));
         Some(arguments(rest.strip_prefix('(')?.strip_suffix(')')?))
     };
     (includes, text.lines().filter_map(used).collect())
@@ -132,7 +131,7 @@ fn instances(file: &str, uses: &str) -> (String, Vec<Vec<String>>) {
 
 /// Shared memory and threads of every Hopper product, in the plan's order of tiles.
 fn hopper_tiles(nvcc: &Path) {
-    let chip = Chip { sms: 132, clusters: [66, 32], heads: 15 };
+    let chip = Chip { sms: 132, clusters: [66, 32, 16], heads: 15 };
     for gemm in Gemm::ALL {
         let (name, epilogue) = match gemm {
             Gemm::Qkv => ("qkv", "HalfEpilogue<Shape, false>"),
@@ -169,7 +168,8 @@ fn hopper_tiles(nvcc: &Path) {
                     _ => epilogue.to_owned(),
                 };
                 let shape = if kind == "_direct" { "DirectShape" } else { "GemmShape" };
-                let tail = if tile.tail > 0 { ", true" } else { "" };
+                let tail = if tile.tail > 0 { ", true".into() } else { format!(", false, {}", tile.abreast) };
+                let tail = if kind == "_direct" { String::new() } else { tail };
                 let (columns, depth) = (gemm.columns(), gemm.depth());
                 let _ = writeln!(
                     source,
@@ -227,7 +227,8 @@ fn hopper_attention(nvcc: &Path) {
         let mut equal = Vec::new();
         for (form, arguments) in forms.iter().zip(uses) {
             assert_eq!(arguments[1..3], [form.rows.to_string(), form.keys.to_string()], "{file}");
-            let tile = format!("(AttentionTile<{}, {causal}, 1, false, {}>", arguments[1..].join(", "), form.casts);
+            let tile = format!("(AttentionTile<{}, {causal}>", arguments[1..].join(", "));
+            equal.push((format!("{tile}::CASTS)"), usize::from(form.casts)));
             equal.push((format!("{tile}::SMEM_BYTES)"), form.shared as usize));
             equal.push((format!("{tile}::THREADS)"), 128 * (form.rows * form.keys + 1)));
         }

@@ -20,7 +20,7 @@ const SHARED: u32 = 227 << 10;
 
 /// With as many clusters as an H200 has of its SMs: the others are left over in groups of 16 and 18.
 fn chip(sms: usize) -> Chip {
-    Chip { sms, clusters: [sms / 2, sms / 4 - sms / 66], heads: sms / 8 - sms / 126 }
+    Chip { sms, clusters: [sms / 2, sms / 4 - sms / 66, sms / 8 - sms / 126], heads: sms / 8 - sms / 126 }
 }
 
 fn plans() -> impl Iterator<Item = (usize, Shape, Vec<Launch>)> {
@@ -195,6 +195,7 @@ fn every_row_is_computed() {
                         );
                         assert!(blocks == work && blocks <= sms, "a block has one tile: {what}");
                     }
+                    assert_eq!(launch.grid[0] as usize % form.cluster(), 0, "whole clusters: {what}");
                     // Either a block for each tile, or few enough to be resident and walk through them.
                     assert!(blocks == work || (form.splits == 1 && blocks < work && blocks <= sms), "{what}");
                     if gemm == Gemm::AttnProj {

@@ -1,14 +1,14 @@
 /* Attention on sm_90a, not causal. See attention_sm90a.cuh. attention_<R>x<G>_f16: R row groups, G key groups, 128 (R G + 1) threads.
-   `_casting`: two warps beside them cast weights, as in blocks of three row groups.
-   Grid (ceil(seq_len / (64 R)), 12, batch); a grid higher than 12 has cast workers in the rows beyond, for weights that later kernels read. */
+   Grid (ceil(seq_len / (64 R)), 12, batch); a grid higher than 12 has cast workers in the rows beyond, for weights that later kernels read. Else blocks of two
+   or three row groups cast beside their own work. */
 #include "attention/attention_sm90a.cuh"
 #include "cast/cast_sm90a.cuh"
 
-#define ATTENTION_FORM(NAME, ...)                                                                                              \
-  extern "C" __global__ void __launch_bounds__(AttentionTile<__VA_ARGS__>::THREADS, 1)                                         \
+#define ATTENTION(NAME, R, G, KEYS, STAGES)                                                                                    \
+  extern "C" __global__ void __launch_bounds__(AttentionTile<R, G, KEYS, STAGES, false>::THREADS, 1)                            \
       NAME(const __grid_constant__ CUtensorMap qkv, const __grid_constant__ CUtensorMap att, int seq_len, const CastArgs cast, \
            const float2* longest) {                                                                                            \
-    using Tile = AttentionTile<__VA_ARGS__>;                                                                                   \
+    using Tile = AttentionTile<R, G, KEYS, STAGES, false>;                                                                      \
     if (blockIdx.y >= HEADS) {                                                                                                 \
       pdl_launch();                                                                                                            \
       constexpr int CAST_STAGES = (Tile::SMEM_BYTES - 1024) / 16400, GROUP = Tile::ROW_GROUPS == 1 ? 128 : Tile::THREADS - 32; \
@@ -20,10 +20,6 @@
     attention_block<Tile>(&qkv, &att, seq_len, longest, cast);                                                                 \
   }
 
-#define ATTENTION(NAME, ROW_GROUPS, KEY_GROUPS, KEYS, STAGES) ATTENTION_FORM(NAME, ROW_GROUPS, KEY_GROUPS, KEYS, STAGES, false)
-#define ATTENTION_CASTING(NAME, ROW_GROUPS, KEY_GROUPS, KEYS, STAGES) ATTENTION_FORM(NAME, ROW_GROUPS, KEY_GROUPS, KEYS, STAGES, false, 1, false, true)
-
 ATTENTION(attention_1x2_f16, 1, 2, 64, 8)
 ATTENTION(attention_2x1_f16, 2, 1, 128, 5)
 ATTENTION(attention_3x1_f16, 3, 1, 128, 5)
-ATTENTION_CASTING(attention_2x1_f16_casting, 2, 1, 128, 5)

@@ -13,8 +13,7 @@ constexpr int ATTENTION_BOX = 64;  // both tensor maps have boxes of 64 columns 
    tiles of keys of the same rows, tile i to group i mod KEY_GROUPS. With BLOCKS 2 the two blocks of a cluster have the same rows and half of the keys
    each (attention_cluster_sm90a.cuh); with TAIL other blocks have a sequence's last rows (attention_tail_sm90a.cuh). With CASTS it has
    CAST_WARPS single warps that cast, and if causal only room for them. */
-template <int ROW_GROUPS_, int KEY_GROUPS_, int KEYS_, int STAGES_, bool CAUSAL_, int BLOCKS_ = 1, bool TAIL_ = false,
-          bool CASTS_ = ROW_GROUPS_ * KEY_GROUPS_ == 3>
+template <int ROW_GROUPS_, int KEY_GROUPS_, int KEYS_, int STAGES_, bool CAUSAL_, int BLOCKS_ = 1, bool TAIL_ = false, bool CASTS_ = (ROW_GROUPS_ > 1)>
 struct AttentionTile {
   static constexpr int ROW_GROUPS = ROW_GROUPS_, KEY_GROUPS = KEY_GROUPS_, KEYS = KEYS_, STAGES = STAGES_, BLOCKS = BLOCKS_;
   static constexpr bool CAUSAL = CAUSAL_, TAIL = TAIL_, CASTS = CASTS_;

@@ -1,5 +1,5 @@
-/* out(rows, N) fp32 = sum over the cluster's blocks of C + bias + residual.
-   The SPLITS blocks of a cluster hold sums over different parts of K for one tile, and each finishes W = BN / SPLITS of its columns. A warp lays the parts of
+/* out(rows, N) fp32 = sum over a tile's blocks of C + bias + residual.
+   SPLITS blocks of a cluster hold sums over different parts of K for one tile, and each finishes W = BN / SPLITS of its columns. A warp lays the parts of
    its 16 rows that others finish into a stage of the ring that nobody reads any more, copies each into the same warp of its block, and adds what it receives
    to the part that it has kept in registers, in the order of the ranks: the same bits every time. No warp waits for another one of its block, so the
    first warpgroup sends and stores while the second one multiplies. `out` and `residual` need no more alignment than 16 bytes, and `out` is touched by
@@ -33,7 +33,7 @@ struct ExchangeEpilogue : GemmEpilogue {
   float* out;             // (rows, N)
   int rows;
   uint32_t incoming, outgoing, bias_at, bias_full, barriers;
-  int rank;
+  int rank;  // among the blocks of the tile
   float4 extra[PIECES];  // of the residual
   TailSums<S> tail;
   bool with_tail;
@@ -96,6 +96,9 @@ struct ExchangeEpilogue : GemmEpilogue {
     if constexpr (S::SPLITS == 4) rank == 2 ? exchange<2>(d, row, n) : exchange<3>(d, row, n);
   }
 
+  // Of the blocks that share this one's tile the one with rank `to`, as the cluster numbers it
+  static __device__ int block_of(int to) { return S::ABREAST == 1 ? to : to * S::ABREAST + static_cast<int>(cluster_rank()) % S::ABREAST; }
+
   // Where block `to` keeps the part of block `from`, and where `from` has it before
   static constexpr __device__ int slot(int from, int to) { return from - (from > to); }
 
@@ -125,7 +128,8 @@ struct ExchangeEpilogue : GemmEpilogue {
 #pragma unroll
       for (int i = 1; i < S::SPLITS; i++) {
         const int to = (RANK + i) % S::SPLITS;
-        cluster_copy(cluster_address(incoming + slot(RANK, to) * PART, to), outgoing + (i - 1) * PART, PART, cluster_address(received, to));
+        const int there = block_of(to);
+        cluster_copy(cluster_address(incoming + slot(RANK, to) * PART, there), outgoing + (i - 1) * PART, PART, cluster_address(received, there));
       }
       if (has_tail) cluster_copy(cluster_address(tail_at, RANK ^ 1), tail_at + TAIL_PART, TAIL_PART, cluster_address(received, RANK ^ 1));
     }

@@ -23,10 +23,13 @@
 #include "common/wgmma_sm90a.cuh"
 #include "dims.h"
 
-template <int BM_, int BN_, int N_, int K_, int STAGES_, int SPLITS_ = 1, bool TAIL_ = false>
+template <int BM_, int BN_, int N_, int K_, int STAGES_, int SPLITS_ = 1, bool TAIL_ = false, int ABREAST_ = 1>
 struct GemmShape {
   static constexpr int BM = BM_, BN = BN_, N = N_, K = K_, STAGES = STAGES_;
   static constexpr int SPLITS = SPLITS_;  // blocks of a cluster that share a tile, each with its part of K
+  // Tiles of a cluster, neighbours in a row. Two ranks that follow each other run on one pair of multiprocessors (H100, H200): there blocks with the same part of
+  // K of two tiles ask for the same A at the same time, parts of one tile for nothing in common
+  static constexpr int ABREAST = ABREAST_, CLUSTER = SPLITS * ABREAST;
   // Of K in a stage. Each round of the loop costs about 120 clocks beside its products, which the four of so small a tile do not hide
   static constexpr int DEPTH = BM == 64 && BN == 64 ? 128 : 64;
   static constexpr int N_TILES = (N + BN - 1) / BN;
@@ -43,6 +46,7 @@ struct GemmShape {
   static constexpr int A_BYTES = BM * DEPTH * 2, B_BYTES = BN * DEPTH * 2, TAIL_BYTES = TAIL ? 16 * DEPTH * 2 : 0;
   static constexpr int STAGE_BYTES = A_BYTES + B_BYTES + TAIL_BYTES;
   static constexpr int LEAD = STAGES < 4 ? STAGES - 1 : 3;
+  static_assert(N_TILES % ABREAST == 0 && (ABREAST == 1 || !TAIL), "neighbours have the same rows");
   static_assert(BM == 64 || BM == 128 || BM == 192, "one to three warpgroups");
   static_assert(!TAIL || (DEPTH == 64 && SWIZZLE == 128 && BN % TAIL_COLUMNS == 0), "a tail's columns lie in one slab");
   static_assert(BN % (SWIZZLE / 2) == 0 || (TRANSPOSED && DEPTH == 64), "whole slabs");
@@ -251,7 +255,7 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
   const int warp = uniform_warp(), lane = threadIdx.x % 32;
   const int tiles = (rows + S::BM - 1) / S::BM * S::N_TILES;
   constexpr int STARTERS = S::THREADS + (Epilogue::HELPED ? 32 : 0);
-  const int rank = S::SPLITS > 1 ? static_cast<int>(cluster_rank()) : 0;
+  const int rank = S::SPLITS > 1 ? static_cast<int>(cluster_rank()) / S::ABREAST : 0;  // among the blocks that share the tile
   epilogue.at(base + Memory::EPILOGUE, empty + 8 * S::STAGES, rank);
   // ptxas lays the second of two branches out first: the producer's code, which nothing has run before, follows upon the kernel's start
   if (warp < 4 * S::WARPGROUPS) {

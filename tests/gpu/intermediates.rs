@@ -144,7 +144,7 @@ pub fn fewer_multiprocessors(arch: Arch) {
     let host_weights = weights(92);
     let weights = Memory::of(&host_weights);
     for (sms, seq_len) in [(78, 65), (78, 128), (78, 200), (78, 700), (114, 100), (114, 256)] {
-        let chip = Chip { sms, clusters: [sms / 2 - 1, sms / 4 - 1], heads: sms / 8 - 1 };
+        let chip = Chip { sms, clusters: [sms / 2 - 1, sms / 4 - 1, sms / 8 - 1], heads: sms / 8 - 1 };
         let precision = SolvePrecision::Fast;
         let shape = Shape { batch: 1, seq_len, causal: false, prepared: false, precision, guarded: true };
         check(arch, shape, &weights, &host_weights, |_, buffers| {

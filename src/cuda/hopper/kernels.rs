@@ -65,7 +65,7 @@ impl Kernels {
             fc_scaled: Vec::new(),
             exact: exact::Kernel::load(&modules, Arch::Sm90a)?,
             wake: modules.function("wake", 0)?,
-            chip: Chip { sms, clusters: [sms / 2, sms / 4], heads: 0 },
+            chip: Chip { sms, clusters: [sms / 2, sms / 4, sms / 8], heads: 0 },
         };
         for tile in 0..product::tiles(Gemm::AttnProj).len() {
             kernels.apart.push(function(Kernel::Apart { tile })?);
@@ -82,10 +82,11 @@ impl Kernels {
                 kernels.gemm_direct[gemm as usize] = function(Kernel::Direct { gemm })?;
             }
         }
-        for (tile, form) in product::tiles(Gemm::Proj).iter().enumerate().filter(|(_, form)| form.splits > 1) {
+        for (tile, form) in product::tiles(Gemm::Proj).iter().enumerate().filter(|(_, form)| form.cluster() > 1) {
             let function = kernels.gemm[Gemm::Proj as usize][tile];
-            let clusters = function.most_clusters(form.splits as u32, form.threads(), form.shared)?;
-            let most = &mut kernels.chip.clusters[usize::from(form.splits == 4)];
+            let blocks = form.cluster();
+            let clusters = function.most_clusters(blocks as u32, form.threads(), form.shared)?;
+            let most = &mut kernels.chip.clusters[blocks.ilog2() as usize - 1];
             *most = clusters.min(*most);
         }
         kernels.chip.heads = kernels.qkv_attention.most_clusters(
@@ -153,11 +154,10 @@ pub fn symbol(kernel: Kernel) -> String {
         Kernel::Attention { form, causal } => {
             let form = &ATTENTION[form];
             let blocks = if form.blocks > 1 { format!("x{}", form.blocks) } else { String::new() };
-            let kind = if causal { "_causal" } else { "" };
-            let kind = match form {
-                _ if form.tail > 0 => "_tail",
-                _ if form.casts && form.rows == 2 => "_casting",
-                _ => kind,
+            let kind = match causal {
+                true => "_causal",
+                false if form.tail > 0 => "_tail",
+                false => "",
             };
             format!("attention_{}x{}{blocks}_f16{kind}", form.rows, form.keys)
         }
@@ -185,10 +185,11 @@ pub fn symbol(kernel: Kernel) -> String {
 fn product_symbol(gemm: Gemm, kind: &str, tile: &Tile) -> String {
     let Tile { m, n, splits, .. } = tile;
     let tail = if tile.tail > 0 { "_tail" } else { "" };
+    let pairs = if tile.abreast > 1 { "_pairs" } else { "" };
     match gemm {
         Gemm::Qkv => format!("gemm_qkv{kind}_{m}x{n}{tail}"),
         Gemm::AttnProj => format!("gemm_attn_proj{kind}_{m}x{n}"),
         Gemm::Fc => format!("gemm_fc{kind}_{m}x{n}{tail}"),
-        Gemm::Proj => format!("gemm_proj{kind}_{m}x{n}_k{splits}{tail}"),
+        Gemm::Proj => format!("gemm_proj{kind}_{m}x{n}_k{splits}{pairs}{tail}"),
     }
 }

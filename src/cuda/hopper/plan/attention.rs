@@ -22,7 +22,7 @@ pub struct AttentionForm {
     cost: usize,
     /// The longest sequence for which that holds, where attention is not causal. Beyond, clusters are faster, above all beside the cast (H100).
     most: usize,
-    /// Whether each block casts beside its own work, if it is told to and attention is not causal.
+    /// Whether each block can cast beside its own work, where attention is not causal.
     pub casts: bool,
 }
 
@@ -30,18 +30,13 @@ pub struct AttentionForm {
 const ATTENTION_COST: usize = 250;
 
 /// The forms that attention is compiled for.
-pub const ATTENTION: [AttentionForm; 6] = [
+pub const ATTENTION: [AttentionForm; 5] = [
     AttentionForm { most: 640, ..AttentionForm::of(1, 2, 177_352, 520) },
-    AttentionForm::of(2, 1, 181_400, 860),
+    AttentionForm { casts: true, ..AttentionForm::of(2, 1, 214_456, 860) },
     AttentionForm { casts: true, ..AttentionForm::of(3, 1, 222_672, 1060) },
     AttentionForm { blocks: 2, casts: true, ..AttentionForm::of(3, 1, 184_808, 610) },
     AttentionForm { blocks: 2, casts: true, tail: 16, ..AttentionForm::of(3, 1, 184_784, 610) },
-    AttentionForm { casts: true, ..AttentionForm::of(2, 1, 214_456, 860) },
 ];
-
-/// The same tile without warps that cast and with them.
-const BARE: usize = 1;
-const CASTING: usize = 5;
 
 impl AttentionForm {
     const fn of(rows: usize, keys: usize, shared: u32, cost: usize) -> Self {
@@ -79,7 +74,7 @@ impl AttentionForm {
 
 /// Those that there are for causal attention or not.
 pub fn attention_forms(causal: bool) -> impl Iterator<Item = usize> {
-    (0..ATTENTION.len()).filter(move |&form| !causal || (ATTENTION[form].blocks == 1 && form != CASTING))
+    (0..ATTENTION.len()).filter(move |&form| !causal || ATTENTION[form].blocks == 1)
 }
 
 /// Those that can do this.
@@ -91,16 +86,6 @@ pub(super) fn attention(chip: Chip, shape: Shape) -> Launch {
     let time = |form: &usize| form_time(chip, shape, &ATTENTION[*form]);
     let form = forms_for(shape).min_by_key(time).unwrap_or(0);
     attention_in(shape, form)
-}
-
-/// This attention with warps that cast, if there is such a form of it.
-pub(super) fn casting(shape: Shape, attention: &Launch) -> Option<Launch> {
-    (attention.kernel == Kernel::Attention { form: BARE, causal: false }).then(|| attention_in(shape, CASTING))
-}
-
-/// Whether it is that.
-pub(super) fn is_casting(attention: &Launch) -> bool {
-    matches!(attention.kernel, Kernel::Attention { form: CASTING, .. })
 }
 
 pub(super) fn time(chip: Chip, shape: Shape) -> usize {

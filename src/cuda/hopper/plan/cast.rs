@@ -33,7 +33,8 @@ const CAST_RATE_OF_ATTENTION: [usize; 2] = [120, 82];
 const CAST_BESIDE: u32 = 9;
 const CAST_BESIDE_RATE: [usize; 2] = [65, 40];
 
-/// How much longer attention of 128 rows takes when its blocks cast, in 0.01 us, about: 1056 and 1152 rows, where nothing is gained by it, 0 to 0.3 (H100).
+/// What must be gained before attention of 128 rows casts in its own blocks, in 0.01 us: at 1056 and 1152 rows, where that takes 0 to 0.3 us longer (H100),
+/// others keep casting.
 const CASTING_COST: usize = 150;
 
 /// Whether W_qkv is cast and may lie where the last of W_proj will: as much of W_proj is cast when the QKV product has had its weights, by attention, which waits for
@@ -50,17 +51,21 @@ pub fn qkv_makes_room(launches: &[Launch]) -> bool {
 pub(super) const FEWEST_WORKERS: u32 = 16;
 
 /// The first three launches with the cast of all weights but what is left to the fourth (see [`casting_projection`]): what the SMs that the QKV
-/// product and attention leave idle can do in that time, they do; the rest is done before. The QKV product takes the tile, and attention the form, with
-/// which all this would be over first without the fourth launch.
+/// product and attention leave idle can do in that time, they do; the rest is done before. The QKV product takes the tile with which all this would be over
+/// first without the fourth launch; and so it is decided whether attention of 128 rows casts in its own blocks.
 pub(super) fn casting(chip: Chip, shape: Shape) -> [Launch; 3] {
     let attention = attention::attention(chip, shape);
-    let smallest = Shares::new(chip, shape, 0, &attention);
-    let attentions = [attention::casting(shape, &attention), Some(attention)];
-    let all = attentions.into_iter().rev().flatten().flat_map(|attention| {
-        let tiles = product::eligible(chip, Gemm::Qkv, shape.rows(), false);
-        tiles.map(move |tile| Shares::new(chip, shape, tile, &attention))
+    let beside: &[bool] = match casting_form(&attention) {
+        Some(form) if form.rows == 2 => &[false, true],
+        Some(_) => &[true],
+        None => &[false],
+    };
+    let all = beside.iter().flat_map(|&beside| {
+        let (tiles, attention) = (product::eligible(chip, Gemm::Qkv, shape.rows(), false), &attention);
+        tiles.map(move |tile| Shares::new(chip, shape, tile, attention, beside))
     });
-    all.min_by_key(|shares| shares.time).unwrap_or(smallest).launches(chip, shape.rows())
+    let best = all.min_by_key(|shares| shares.time);
+    best.unwrap_or_else(|| Shares::new(chip, shape, 0, &attention, false)).launches(chip, shape.rows())
 }
 
 /// How many chunks of the weights other than W_qkv are cast beside the QKV product and beside attention, at most.
@@ -81,14 +86,15 @@ struct Shares {
 }
 
 impl Shares {
-    fn new(chip: Chip, shape: Shape, tile: usize, attention: &Launch) -> Self {
+    /// `beside`: attention's own blocks cast, not others.
+    fn new(chip: Chip, shape: Shape, tile: usize, attention: &Launch, beside: bool) -> Self {
         let (rows, form) = (shape.rows(), &tiles(Gemm::Qkv)[tile]);
         let (qkv, qkv_time) = (product_in(chip, Gemm::Qkv, tile, rows), product::time(chip, Gemm::Qkv, form, rows));
         let workers = idle_sms(chip.sms, &qkv);
         // Workers join attention in rows of its grid. Causal attention has no such role: only a prepared block is causal.
         let (row, idle) = (attention.grid[0], idle_sms(chip.sms, attention));
         let time = attention::time(chip, shape);
-        let (second, second_rows, qkv_first) = match casting_form(attention) {
+        let (second, second_rows, qkv_first) = match casting_form(attention).filter(|_| beside) {
             Some(form) if form.blocks > 1 => ((CAST_BESIDE * attention.working / 2) as usize, 0, false),
             Some(form) => {
                 let rate = CAST_BESIDE_RATE[usize::from(form.rows == 3)];
@@ -108,7 +114,8 @@ impl Shares {
             Kernel::Attention { form: 0, .. } if second > 0 && form.n > 96 => workers.max(1) as usize,
             _ => 1,
         };
-        let longer = if attention::is_casting(attention) { CASTING_COST } else { 0 };
+        let longer =
+            if beside && casting_form(attention).is_some_and(|form| form.rows == 2) { CASTING_COST } else { 0 };
         let shares = Self { qkv, attention: attention.clone(), first, second, second_rows, qkv_first, round, time: 0 };
         let time = qkv_time + 100 * shares.before() / CAST_RATE_ALL + longer;
         Self { time, ..shares }
@@ -158,7 +165,7 @@ pub(super) fn casting_projection(chip: Chip, rows: usize, attention: &Launch) ->
     launch
 }
 
-/// The form of this attention if each of its blocks casts beside its own work.
+/// The form of this attention if each of its blocks can cast beside its own work.
 fn casting_form(attention: &Launch) -> Option<&'static AttentionForm> {
     match attention.kernel {
         Kernel::Attention { form, causal: false } => Some(&ATTENTION[form]).filter(|form| form.casts),

@@ -13,6 +13,8 @@ pub struct Tile {
     pub n: usize,
     /// Parts of K.
     pub splits: usize,
+    /// Tiles of a cluster, neighbours in a row.
+    pub abreast: usize,
     /// The most rows behind the whole tiles that its blocks take along; only for as many, and where every tile has a block of its own.
     pub tail: usize,
     /// Bytes of shared memory.
@@ -31,7 +33,7 @@ impl Tile {
     }
 
     pub(super) const fn split(m: usize, n: usize, splits: usize, shared: u32, cost: usize) -> Self {
-        Self { m, n, splits, tail: 0, shared, cost, most_rows: usize::MAX, fewest_rows: 0 }
+        Self { m, n, splits, abreast: 1, tail: 0, shared, cost, most_rows: usize::MAX, fewest_rows: 0 }
     }
 
     const fn up_to(self, most_rows: usize) -> Self {
@@ -42,8 +44,18 @@ impl Tile {
         Self { fewest_rows, ..self }
     }
 
+    const fn in_pairs(self) -> Self {
+        Self { abreast: 2, ..self }
+    }
+
     const fn with_tail(self) -> Self {
         Self { tail: 16, ..self }
+    }
+
+    /// Blocks of a cluster.
+    #[must_use]
+    pub fn cluster(&self) -> usize {
+        self.splits * self.abreast
     }
 
     /// Two warps a row of 16 and the producer.
@@ -122,15 +134,17 @@ const FC_TILES: [Tile; 9] = [
     Tile::new(128, 256, 226_424, 930),
     Tile::new(192, 192, 222_328, 1000),
 ];
-const PROJ_TILES: [Tile; 9] = [
+const PROJ_TILES: [Tile; 11] = [
     Tile::split(64, 64, 4, 219_320, 410),
     Tile::split(128, 64, 4, 188_600, 630).from(193),
     Tile::split(64, 128, 4, 231_640, 640),
-    Tile::split(128, 128, 4, 229_544, 800).up_to(512),
-    Tile::split(64, 128, 2, 219_352, 890),
+    Tile::split(128, 128, 4, 229_544, 760).up_to(512).in_pairs(),
+    Tile::split(64, 128, 2, 219_352, 820).in_pairs(),
     Tile::split(64, 192, 2, 227_512, 1010).up_to(2112),
+    Tile::split(64, 192, 2, 227_512, 880).up_to(2112).in_pairs(),
     Tile::split(64, 192, 2, 205_992, 1140).with_tail(),
     Tile::split(128, 128, 2, 172_184, 1310),
+    Tile::split(128, 128, 2, 172_184, 1260).in_pairs(),
     Tile::split(128, 192, 2, 221_336, 1700),
 ];
 
@@ -210,10 +224,9 @@ fn resident(gemm: Gemm, tile: &Tile, chip: Chip) -> usize {
             let row = D / tile.n;
             (chip.sms / row).max(1) * row
         }
-        _ => match tile.splits {
+        _ => match tile.cluster() {
             1 => chip.sms,
-            2 => 2 * chip.clusters[0],
-            _ => 4 * chip.clusters[1],
+            blocks => blocks * chip.clusters[blocks.ilog2() as usize - 1],
         },
     }
 }
