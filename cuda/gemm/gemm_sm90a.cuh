@@ -9,8 +9,8 @@
    first warpgroup's epilogue (and, with more tiles, its next start) runs under the others' products.
    Rows behind the last whole tile, 16 at most, may come along as a tail (gemm_*_tail): where one more row of tiles would be more blocks than
    multiprocessors. Each of the tiles above each other then multiplies them by a few of the columns that they have in common, in its first warpgroup.
-   Limiter: the wgmma rate at the clock that holds under it (128 x 192 needs 26 KB of shared-memory traffic per 192
-   clocks of it, just in balance); for few rows the bytes into one SM and the latency of the first of them. */
+   Limiter: the wgmma rate at the clock that holds under it; of tiles that draw more than 55 bytes a clock beside it (64 x 192: 85), what comes into a
+   multiprocessor; for few rows the latency of the first bytes. */
 #pragma once
 #include <cuda.h>
 
@@ -27,8 +27,8 @@ template <int BM_, int BN_, int N_, int K_, int STAGES_, int SPLITS_ = 1, bool T
 struct GemmShape {
   static constexpr int BM = BM_, BN = BN_, N = N_, K = K_, STAGES = STAGES_;
   static constexpr int SPLITS = SPLITS_;  // blocks of a cluster that share a tile, each with its part of K
-  // Tiles of a cluster, neighbours in a row. Two ranks that follow each other run on one pair of multiprocessors (H100, H200): there blocks with the same part of
-  // K of two tiles ask for the same A at the same time, parts of one tile for nothing in common
+  // Tiles of a cluster, neighbours in a row. Two ranks that follow each other run on one pair of multiprocessors (H100, H200): there blocks with the same part
+  // of K of two tiles ask for the same A at the same time, parts of one tile for nothing in common
   static constexpr int ABREAST = ABREAST_, CLUSTER = SPLITS * ABREAST;
   // Of K in a stage. Each round of the loop costs about 120 clocks beside its products, which the four of so small a tile do not hide
   static constexpr int DEPTH = BM == 64 && BN == 64 ? 128 : 64;

@@ -32,7 +32,8 @@ pub use few::{FEW, FewTile, FewWeights};
 pub struct Chip {
     /// Streaming multiprocessors.
     pub sms: usize,
-    /// Clusters of two, of four and of eight blocks that run at the same time, a block to an SM: fewer than the SMs would hold where their groups have odd sizes.
+    /// Clusters of two, of four and of eight blocks that run at the same time, a block to an SM: fewer than the SMs would hold where their groups have odd
+    /// sizes.
     pub clusters: [usize; 3],
     /// Clusters of eight blocks, a head each, of QKV and attention in one kernel that run at the same time.
     pub heads: usize,
