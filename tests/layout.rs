@@ -168,12 +168,14 @@ fn hopper_tiles(nvcc: &Path) {
                     _ => epilogue.to_owned(),
                 };
                 let shape = if kind == "_direct" { "DirectShape" } else { "GemmShape" };
-                let tail = if tile.tail > 0 { ", true".into() } else { format!(", false, {}", tile.abreast) };
-                let tail = if kind == "_direct" { String::new() } else { tail };
+                let more = match kind {
+                    "_direct" => String::new(),
+                    _ => format!(", {}, {}", tile.tail > 0, tile.abreast),
+                };
                 let (columns, depth) = (gemm.columns(), gemm.depth());
                 let _ = writeln!(
                     source,
-                    "namespace tile{number} {{\nusing Shape = {shape}<{m}, {n}, {columns}, {depth}, {stages}, {splits}{tail}>;\n\
+                    "namespace tile{number} {{\nusing Shape = {shape}<{m}, {n}, {columns}, {depth}, {stages}, {splits}{more}>;\n\
                      using Memory = GemmMemory<Shape, {epilogue}>;\n}}"
                 );
                 let Launch { threads, shared, .. } = match kind {
