@@ -122,8 +122,9 @@ fn instances(file: &str, uses: &str) -> (String, Vec<Vec<String>>) {
     let arguments = |line: &str| line.split(", ").map(str::to_owned).collect();
     let used = |line: &str| {
         let rest = line.strip_prefix(uses)?;
-        let rest =
-            ["_TRANSPOSED", "_TAIL", "_PAIRS"].iter().fold(rest, |rest, kind| rest.strip_prefix(kind).unwrap_or(rest));
+        let rest = ["_TRANSPOSED", "_TAIL", "_PAIRS", "_SWAPPED"]
+            .iter()
+            .fold(rest, |rest, kind| rest.strip_prefix(kind).unwrap_or(rest));
         Some(arguments(rest.strip_prefix('(')?.strip_suffix(')')?))
     };
     (includes, text.lines().filter_map(used).collect())
@@ -165,12 +166,13 @@ fn hopper_tiles(nvcc: &Path) {
                     "_direct" => epilogue.replace("Half", "TileHalf").replace("Exchange", "Split"),
                     "_apart" => epilogue.replace("Norm", "Apart"),
                     "_scaled" => epilogue.replace("true", "true, UNSCALED"),
+                    _ if tile.swapped => epilogue.replace("Exchange", "Swapped"),
                     _ => epilogue.to_owned(),
                 };
                 let shape = if kind == "_direct" { "DirectShape" } else { "GemmShape" };
                 let more = match kind {
                     "_direct" => String::new(),
-                    _ => format!(", {}, {}", tile.tail > 0, tile.abreast),
+                    _ => format!(", {}, {}, {}", tile.tail > 0, tile.abreast, tile.swapped),
                 };
                 let (columns, depth) = (gemm.columns(), gemm.depth());
                 let _ = writeln!(
@@ -187,6 +189,9 @@ fn hopper_tiles(nvcc: &Path) {
                 equal.push((format!("tile{number}::Memory::TOTAL"), shared as usize));
                 let helper = if kind == "_scaled" { " + 32" } else { "" };
                 equal.push((format!("tile{number}::Shape::THREADS{helper}"), threads as usize));
+                if kind.is_empty() {
+                    equal.push((format!("tile{number}::Shape::CLUSTER"), tile.cluster()));
+                }
                 if tile.tail > 0 {
                     equal.push((format!("tile{number}::Shape::TAIL_COLUMNS"), tile.tail_columns()));
                 }

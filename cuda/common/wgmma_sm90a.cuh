@@ -51,12 +51,12 @@ struct Wgmma;
 #define WGMMA_SHAPE(N, REGISTERS, ACCUMULATORS, P0, P1, P2, P3, P4, P5, P6)                                                                  \
   template <>                                                                                                                                \
   struct Wgmma<N> {                                                                                                                          \
-    template <int TRANSPOSE_B>                                                                                                               \
+    template <int TRANSPOSE_B, int TRANSPOSE_A = 0>                                                                                          \
     static __device__ __forceinline__ void ss(float (&d)[N / 2], uint64_t a, uint64_t b, int accumulate) {                                   \
       asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #P2 ", 0;\n"                                                                        \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" REGISTERS "}, %" #P0 ", %" #P1 ", p, 1, 1, 0, %" #P3 ";\n}\n"  \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" REGISTERS "}, %" #P0 ", %" #P1 ", p, 1, 1, %" #P4 ", %" #P3 ";\n}\n"  \
                    : ACCUMULATORS                                                                                                            \
-                   : "l"(a), "l"(b), "r"(accumulate), "n"(TRANSPOSE_B));                                                                     \
+                   : "l"(a), "l"(b), "r"(accumulate), "n"(TRANSPOSE_B), "n"(TRANSPOSE_A));                                                   \
     }                                                                                                                                        \
     template <int TRANSPOSE_B>                                                                                                               \
     static __device__ __forceinline__ void rs(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, int accumulate) {                       \
@@ -72,8 +72,14 @@ struct Wgmma;
 #define ACCUMULATORS_N24 ACCUMULATORS_8(0), ACCUMULATORS_4(8)
 #define ACCUMULATORS_N32 ACCUMULATORS_16(0)
 #define ACCUMULATORS_N48 ACCUMULATORS_16(0), ACCUMULATORS_8(16)
+#define ACCUMULATORS_N56 ACCUMULATORS_16(0), ACCUMULATORS_8(16), ACCUMULATORS_4(24)
 #define ACCUMULATORS_N64 ACCUMULATORS_32(0)
+#define ACCUMULATORS_N72 ACCUMULATORS_32(0), ACCUMULATORS_4(32)
+#define ACCUMULATORS_N80 ACCUMULATORS_32(0), ACCUMULATORS_8(32)
+#define ACCUMULATORS_N88 ACCUMULATORS_32(0), ACCUMULATORS_8(32), ACCUMULATORS_4(40)
 #define ACCUMULATORS_N96 ACCUMULATORS_32(0), ACCUMULATORS_16(32)
+#define ACCUMULATORS_N104 ACCUMULATORS_32(0), ACCUMULATORS_16(32), ACCUMULATORS_4(48)
+#define ACCUMULATORS_N112 ACCUMULATORS_32(0), ACCUMULATORS_16(32), ACCUMULATORS_8(48)
 #define ACCUMULATORS_N128 ACCUMULATORS_32(0), ACCUMULATORS_32(32)
 #define ACCUMULATORS_N144 ACCUMULATORS_32(0), ACCUMULATORS_32(32), ACCUMULATORS_8(64)
 #define ACCUMULATORS_N192 ACCUMULATORS_32(0), ACCUMULATORS_32(32), ACCUMULATORS_32(64)
@@ -84,8 +90,14 @@ WGMMA_SHAPE(16, "%0, %1, %2, %3, %4, %5, %6, %7", ACCUMULATORS_N16, 8, 9, 10, 11
 WGMMA_SHAPE(24, REGS_10() "%10, %11", ACCUMULATORS_N24, 12, 13, 14, 15, 16, 17, 18)
 WGMMA_SHAPE(32, REGS_10() "%10, %11, %12, %13, %14, %15", ACCUMULATORS_N32, 16, 17, 18, 19, 20, 21, 22)
 WGMMA_SHAPE(48, REGS_10() REGS_10(1) "%20, %21, %22, %23", ACCUMULATORS_N48, 24, 25, 26, 27, 28, 29, 30)
+WGMMA_SHAPE(56, REGS_10() REGS_10(1) "%20, %21, %22, %23, %24, %25, %26, %27", ACCUMULATORS_N56, 28, 29, 30, 31, 32, 33, 34)
 WGMMA_SHAPE(64, REGS_10() REGS_10(1) REGS_10(2) "%30, %31", ACCUMULATORS_N64, 32, 33, 34, 35, 36, 37, 38)
+WGMMA_SHAPE(72, REGS_10() REGS_10(1) REGS_10(2) "%30, %31, %32, %33, %34, %35", ACCUMULATORS_N72, 36, 37, 38, 39, 40, 41, 42)
+WGMMA_SHAPE(80, REGS_10() REGS_10(1) REGS_10(2) "%30, %31, %32, %33, %34, %35, %36, %37, %38, %39", ACCUMULATORS_N80, 40, 41, 42, 43, 44, 45, 46)
+WGMMA_SHAPE(88, REGS_10() REGS_10(1) REGS_10(2) REGS_10(3) "%40, %41, %42, %43", ACCUMULATORS_N88, 44, 45, 46, 47, 48, 49, 50)
 WGMMA_SHAPE(96, REGS_10() REGS_10(1) REGS_10(2) REGS_10(3) "%40, %41, %42, %43, %44, %45, %46, %47", ACCUMULATORS_N96, 48, 49, 50, 51, 52, 53, 54)
+WGMMA_SHAPE(104, REGS_10() REGS_10(1) REGS_10(2) REGS_10(3) REGS_10(4) "%50, %51", ACCUMULATORS_N104, 52, 53, 54, 55, 56, 57, 58)
+WGMMA_SHAPE(112, REGS_10() REGS_10(1) REGS_10(2) REGS_10(3) REGS_10(4) "%50, %51, %52, %53, %54, %55", ACCUMULATORS_N112, 56, 57, 58, 59, 60, 61, 62)
 WGMMA_SHAPE(128, REGS_10() REGS_10(1) REGS_10(2) REGS_10(3) REGS_10(4) REGS_10(5) "%60, %61, %62, %63", ACCUMULATORS_N128, 64, 65, 66, 67, 68, 69, 70)
 WGMMA_SHAPE(144,
             REGS_10() REGS_10(1) REGS_10(2) REGS_10(3) REGS_10(4) REGS_10(5) REGS_10(6) "%70, %71",
@@ -108,8 +120,14 @@ WGMMA_SHAPE(256,
 #undef ACCUMULATORS_N24
 #undef ACCUMULATORS_N32
 #undef ACCUMULATORS_N48
+#undef ACCUMULATORS_N56
 #undef ACCUMULATORS_N64
+#undef ACCUMULATORS_N72
+#undef ACCUMULATORS_N80
+#undef ACCUMULATORS_N88
 #undef ACCUMULATORS_N96
+#undef ACCUMULATORS_N104
+#undef ACCUMULATORS_N112
 #undef ACCUMULATORS_N128
 #undef ACCUMULATORS_N144
 #undef ACCUMULATORS_N192

@@ -1,11 +1,13 @@
-/* output(rows, 768) fp32 = x1 + f(rows, 3072) W_proj + b_proj, K split over the blocks of a cluster.
-   grid: tiles * splits blocks in clusters of `splits` (fixed in the kernel), of twice as many where a cluster takes a pair of tiles. 64 x 192 in two parts of K
-   make 128 blocks at 1024 rows, with a tail up to 1040, and 120 in pairs at 960; 30 clusters of four are what some H200 have room for.
-   Limiter: what comes into the multiprocessors (16 KB per 96 clocks of wgmma; pairs of tiles, whose blocks share A, take 0.4 to 0.8 us less), then 25 KB per
-   block between SMs. 128 x 96 moves 14 KB into one for the same products and is 0.9 us slower; 128 x 192 in four parts would move 10, but 32 clusters of four
-   do not fit. */
+/* output(rows, 768) fp32 = x1 + f(rows, 3072) W_proj + b_proj.
+   257 to 1120 rows: swapped tiles with all of K, 64 columns and as many rows as make ten of them or fewer: up to 120 blocks in clusters of eight, fifteen of
+   which an H200 has room for. No block waits for another.
+   Other rows: K is split over the blocks of a cluster, of twice as many where a cluster takes a pair of tiles; grid: tiles * splits blocks. An H200 has room
+   for 30 clusters of four.
+   Limiter: what comes into the multiprocessors, 1032 KB a block of 64 x 104 with all of K; without it 1024 rows took 1.5 us less (H200). With K in two it is
+   786 KB (64 x 192, 128 x 128), but then 25 KB a block go between SMs. */
 #include "dims.h"
 #include "gemm/epilogue_exchange_sm90a.cuh"
+#include "gemm/epilogue_swapped_sm90a.cuh"
 
 struct ProjArgs {
   const float *bias, *residual;  // (768), x1 (rows, 768)
@@ -14,14 +16,14 @@ struct ProjArgs {
 };
 
 #define GEMM_PROJ_FORM(BM, BN, SPLITS, STAGES, ABREAST, KIND)                                                               \
-  extern "C" __global__ void __cluster_dims__(SPLITS* ABREAST, 1, 1)                                                       \
-      __launch_bounds__(GemmShape<BM, BN, D, FFN, STAGES, SPLITS, false, ABREAST>::THREADS, 1)                             \
+  extern "C" __global__ void __cluster_dims__(SPLITS* ABREAST, 1, 1)                                                        \
+      __launch_bounds__(GemmShape<BM, BN, D, FFN, STAGES, SPLITS, false, ABREAST>::THREADS, 1)                              \
       gemm_proj_##BM##x##BN##_k##SPLITS##KIND(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, \
-                                              const ProjArgs args) {                                                       \
-    using Shape = GemmShape<BM, BN, D, FFN, STAGES, SPLITS, false, ABREAST>;                                               \
-    const int tile = blockIdx.x / Shape::CLUSTER * ABREAST + blockIdx.x % ABREAST;                                         \
-    gemm<Shape>(&a, &b, ExchangeEpilogue<Shape>(args.bias, args.residual, args.out, args.rows), args.rows, tile,           \
-                gridDim.x / SPLITS, args.early);                                                                           \
+                                              const ProjArgs args) {                                                        \
+    using Shape = GemmShape<BM, BN, D, FFN, STAGES, SPLITS, false, ABREAST>;                                                \
+    const int tile = blockIdx.x / Shape::CLUSTER * ABREAST + blockIdx.x % ABREAST;                                          \
+    gemm<Shape>(&a, &b, ExchangeEpilogue<Shape>(args.bias, args.residual, args.out, args.rows), args.rows, tile,            \
+                gridDim.x / SPLITS, args.early);                                                                            \
   }
 #define GEMM_PROJ(BM, BN, SPLITS, STAGES) GEMM_PROJ_FORM(BM, BN, SPLITS, STAGES, 1, )
 #define GEMM_PROJ_PAIRS(BM, BN, SPLITS, STAGES) GEMM_PROJ_FORM(BM, BN, SPLITS, STAGES, 2, _pairs)
@@ -49,3 +51,33 @@ GEMM_PROJ_TAIL(64, 192, 2, 5)
 GEMM_PROJ(128, 128, 2, 4)
 GEMM_PROJ_PAIRS(128, 128, 2, 4)
 GEMM_PROJ(128, 192, 2, 4)
+
+struct ProjSwappedArgs {
+  const float* bias;  // (768)
+  int rows, early;
+};
+
+// A cluster has four tiles of neighbouring columns by two of rows. Blocks of rows that there are not have nothing to do.
+#define GEMM_PROJ_SWAPPED(BM, BN, STAGES)                                                                                            \
+  extern "C" __global__ void __cluster_dims__(8, 1, 1)                                                                               \
+      __launch_bounds__(GemmShape<BM, BN, D, FFN, STAGES, 1, false, 4, true>::THREADS, 1)                                            \
+      gemm_proj_##BM##x##BN##_swapped(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,                  \
+                                      const __grid_constant__ CUtensorMap out, const ProjSwappedArgs args) {                         \
+    using Shape = GemmShape<BM, BN, D, FFN, STAGES, 1, false, 4, true>;                                                              \
+    static_assert(Shape::CLUSTER == 8);                                                                                              \
+    constexpr int ACROSS = Shape::N_TILES / 4;                                                                                       \
+    const int cluster = blockIdx.x / 8, rank = blockIdx.x % 8;                                                                       \
+    const int down = cluster / ACROSS * 2 + rank / 4, tile = down * Shape::N_TILES + cluster % ACROSS * 4 + rank % 4;                \
+    if (down * BM < args.rows) gemm<Shape>(&a, &b, SwappedEpilogue<Shape>(&out, args.bias), args.rows, tile, gridDim.x, args.early); \
+  }
+
+GEMM_PROJ_SWAPPED(32, 64, 9)
+GEMM_PROJ_SWAPPED(48, 64, 8)
+GEMM_PROJ_SWAPPED(56, 64, 7)
+GEMM_PROJ_SWAPPED(64, 64, 7)
+GEMM_PROJ_SWAPPED(72, 64, 6)
+GEMM_PROJ_SWAPPED(80, 64, 6)
+GEMM_PROJ_SWAPPED(88, 64, 5)
+GEMM_PROJ_SWAPPED(96, 64, 5)
+GEMM_PROJ_SWAPPED(104, 64, 5)
+GEMM_PROJ_SWAPPED(112, 64, 5)

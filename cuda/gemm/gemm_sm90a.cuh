@@ -7,6 +7,7 @@
    (N, K). Where N is no multiple of BN the last tile of a row hangs over the edge: zeros for B, nothing stored. The one trick: near the end of a
    tile each warpgroup lets the one before it finish its last LEAD k-blocks alone. The tensor cores stay busy, and the
    first warpgroup's epilogue (and, with more tiles, its next start) runs under the others' products.
+   Swapped tiles hold few columns and as many rows as make the blocks fill the chip; their clusters have a tile each.
    Rows behind the last whole tile, 16 at most, may come along as a tail (gemm_*_tail): where one more row of tiles would be more blocks than
    multiprocessors. Each of the tiles above each other then multiplies them by a few of the columns that they have in common, in its first warpgroup.
    Limiter: the wgmma rate at the clock that holds under it; of tiles that draw more than 55 bytes a clock beside it (64 x 192: 85), what comes into a
@@ -23,18 +24,22 @@
 #include "common/wgmma_sm90a.cuh"
 #include "dims.h"
 
-template <int BM_, int BN_, int N_, int K_, int STAGES_, int SPLITS_ = 1, bool TAIL_ = false, int ABREAST_ = 1>
+template <int BM_, int BN_, int N_, int K_, int STAGES_, int SPLITS_ = 1, bool TAIL_ = false, int ABREAST_ = 1, bool SWAPPED_ = false>
 struct GemmShape {
   static constexpr int BM = BM_, BN = BN_, N = N_, K = K_, STAGES = STAGES_;
   static constexpr int SPLITS = SPLITS_;  // blocks of a cluster that share a tile, each with its part of K
-  // Tiles of a cluster, neighbours in a row. Two ranks that follow each other run on one pair of multiprocessors (H100, H200): there blocks with the same part
-  // of K of two tiles ask for the same A at the same time, parts of one tile for nothing in common
-  static constexpr int ABREAST = ABREAST_, CLUSTER = SPLITS * ABREAST;
-  // Of K in a stage. Each round of the loop costs about 120 clocks beside its products, which the four of so small a tile do not hide
-  static constexpr int DEPTH = BM == 64 && BN == 64 ? 128 : 64;
+  // wgmma wants 64 of what it calls rows. A swapped tile, which may have any number of groups of eight, is multiplied transposed: its columns are those rows
+  static constexpr bool SWAPPED = SWAPPED_;
+  // Tiles of a cluster, neighbours in a row; of swapped ones it has two rows. Two ranks that follow each other run on one pair of multiprocessors (an H200, by
+  // %smid): there blocks with the same part of K of two tiles ask for the same A at the same time, parts of one tile for nothing in common
+  static constexpr int ABREAST = ABREAST_, CLUSTER = SPLITS * ABREAST * (SWAPPED ? 2 : 1);
+  // Of K in a stage. Each round of the loop costs about 120 clocks beside its products, which the four of so small a tile, or of one lone warpgroup that never
+  // waits for bytes, do not hide
+  static constexpr int DEPTH = SWAPPED || (BM == 64 && BN == 64) ? 128 : 64;
   static constexpr int N_TILES = (N + BN - 1) / BN;
   static constexpr int K_BLOCKS = K / DEPTH / SPLITS;
-  static constexpr int WARPGROUPS = BM / 64;
+  static constexpr int WARPGROUPS = (SWAPPED ? BN : BM) / 64;
+  static constexpr int SUMS = (SWAPPED ? BM : BN) / 2;  // of a thread
   static constexpr int THREADS = 128 * WARPGROUPS + 32;
   static constexpr bool TRANSPOSED = BN % 32 != 0;  // B is (N, K)
   // Whether there is a tail, and by how many of its columns a tile multiplies it. wgmma takes 64 rows of it: the other 48 are what lies behind, in the next
@@ -47,7 +52,8 @@ struct GemmShape {
   static constexpr int STAGE_BYTES = A_BYTES + B_BYTES + TAIL_BYTES;
   static constexpr int LEAD = STAGES < 4 ? STAGES - 1 : 3;
   static_assert(N_TILES % ABREAST == 0 && (ABREAST == 1 || !TAIL), "neighbours have the same rows");
-  static_assert(BM == 64 || BM == 128 || BM == 192, "one to three warpgroups");
+  static_assert(WARPGROUPS >= 1 && WARPGROUPS <= 3, "one to three warpgroups");
+  static_assert(!SWAPPED || (BM % 8 == 0 && BN % 64 == 0 && SPLITS == 1 && !TAIL), "whole groups of rows, slabs of columns");
   static_assert(!TAIL || (DEPTH == 64 && SWIZZLE == 128 && BN % TAIL_COLUMNS == 0), "a tail's columns lie in one slab");
   static_assert(BN % (SWIZZLE / 2) == 0 || (TRANSPOSED && DEPTH == 64), "whole slabs");
   static_assert(N % (SWIZZLE / 2) == 0 && K % (DEPTH * SPLITS) == 0 && STAGES <= K_BLOCKS, "whole tiles");
@@ -115,6 +121,7 @@ struct GemmProducer {
   template <class Epilogue>
   __device__ __forceinline__ void run(const Epilogue& epilogue, int tile, int tiles, int blocks, int early) const {
     constexpr int AT_ONCE = 128 / S::DEPTH;
+    const int first = tile;
     const uint32_t bytes = S::TAIL && tail == nullptr ? S::STAGE_BYTES - S::TAIL_BYTES : S::STAGE_BYTES;
 #pragma unroll
     for (int s = 0; s < S::STAGES; s++) mbarrier_expect(full + 8 * s, bytes);
@@ -140,6 +147,10 @@ struct GemmProducer {
         load_b(at.stage, k_block, tile);
         load_tail(at.stage, k_block);
       }
+    if constexpr (Epilogue::FETCHES) {
+      mbarrier_wait(empty + 8 * at.stage, at.parity);
+      epilogue.fetch(first / S::N_TILES * S::BM, first % S::N_TILES * S::BN);
+    }
   }
 };
 
@@ -158,7 +169,7 @@ using TailSums = float[S::TAIL ? S::TAIL_COLUMNS / 2 : 1];
 
 // `under(k_block)` runs under the products of each k-block. BEGUN: they are added to what is in `d`.
 template <class S, bool TAIL, bool BEGUN, class Under>
-__device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], TailSums<S>& tail, int tail_column, Ring<S::STAGES>& at, uint32_t ring, uint32_t full,
+__device__ __forceinline__ void multiply_tile(float (&d)[S::SUMS], TailSums<S>& tail, int tail_column, Ring<S::STAGES>& at, uint32_t ring, uint32_t full,
                                               uint32_t empty, int warpgroup, const Under& under) {
   const uint64_t a_form = wgmma_descriptor<128>(16, 1024);
   const uint64_t b_form = S::TRANSPOSED ? wgmma_descriptor<128>(16, 1024) : wgmma_descriptor<S::SWIZZLE>(S::DEPTH * S::SWIZZLE, 8 * S::SWIZZLE);
@@ -169,12 +180,17 @@ __device__ __forceinline__ void multiply_tile(float (&d)[S::BN / 2], TailSums<S>
     if (S::WARPGROUPS > 1 && warpgroup > 0 && k_block == S::K_BLOCKS - S::LEAD) named_barrier_sync(LEAD_BARRIER + warpgroup - 1, 256);
     mbarrier_wait_or_fault(full + 8 * at.stage, at.parity);
     const uint32_t stage = ring + at.stage * S::STAGE_BYTES;
-    const uint64_t a = wgmma_at(a_form, stage + warpgroup * 8192), b = wgmma_at(b_form, stage + S::A_BYTES);
+    const uint64_t a = wgmma_at(a_form, stage + (S::SWAPPED ? 0 : warpgroup * 8192));
+    const uint64_t b = wgmma_at(b_form, stage + S::A_BYTES + (S::SWAPPED ? warpgroup * (S::DEPTH * 128) : 0));
     wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < S::DEPTH / 16; k++)
-      Wgmma<S::BN>::template ss<!S::TRANSPOSED>(d, wgmma_further(a, k / 4 * (S::BM * 128) + k % 4 * 32), wgmma_further(b, B_STEP * k),
-                                                BEGUN || (k_block | k) != 0);
+    for (int k = 0; k < S::DEPTH / 16; k++) {
+      const uint64_t a_part = wgmma_further(a, k / 4 * (S::BM * 128) + k % 4 * 32), b_part = wgmma_further(b, B_STEP * k);
+      if constexpr (S::SWAPPED)
+        Wgmma<S::BM>::template ss<0, 1>(d, b_part, a_part, BEGUN || (k_block | k) != 0);
+      else
+        Wgmma<S::BN>::template ss<!S::TRANSPOSED>(d, a_part, b_part, BEGUN || (k_block | k) != 0);
+    }
     if constexpr (TAIL) {
       const uint32_t columns = S::TRANSPOSED ? tail_column * 128 : tail_column / 64 * (S::DEPTH * 128) + tail_column % 64 * 2;
       const uint64_t rows = wgmma_at(a_form, stage + S::A_BYTES + S::B_BYTES), part = wgmma_at(b_form, stage + S::A_BYTES + columns);
@@ -222,12 +238,12 @@ enum Prepared { BEFORE_PRODUCTS, UNDER_FIRST_PRODUCTS };
 struct GemmEpilogue {
   static constexpr int CLUSTER_PHASES = 0;
   static constexpr Prepared PREPARED = BEFORE_PRODUCTS;
-  static constexpr bool BEGINS = false, HELPED = false;
+  static constexpr bool BEGINS = false, HELPED = false, FETCHES = false;
   static __device__ void help(int, int) {}
 };
 
-/* An epilogue has SHARED_BYTES; PREPARED; BEGINS, whether begin() fills the sums that products are added to; HELPED, whether the block has a warp more, which
-   calls help(); CLUSTER_PHASES, how often the blocks of a cluster meet (the first time after init(), which the epilogue awaits before it touches a peer; a
+/* An epilogue has SHARED_BYTES; PREPARED; FETCHES; BEGINS, whether begin() fills the sums that products are added to; HELPED, whether the block has a warp
+   more, which calls help(); CLUSTER_PHASES, how often the blocks of a cluster meet (the first time after init(), which the epilogue awaits before it touches a peer; a
    block of a cluster has one tile); and the functions
 
      init()              called by the producer thread before anything else
@@ -235,7 +251,10 @@ struct GemmEpilogue {
      load()              called by the producer thread, for what was written before the predecessor began
 
      prepare(row, n)     called by every multiplying thread for a tile; `row` is the first of its warp's 16 rows, `n`
-                         the first column
+                         the first column; of a swapped tile the first row and the first of its warp's 16 columns
+
+     fetch(row, n)       where FETCHES, called by the producer thread when the ring needs its stage K_BLOCKS % STAGES no more, with the tile's first row and
+                         column
 
      begin(d, n)         called before the tile's products, as all that can be: what is fetched behind them everyone waits for, up to 0.5 us (H200)
 
@@ -264,8 +283,9 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
     Ring<S::STAGES> at;
     int tile = block;
     do {
-      const int row = tile / S::N_TILES * S::BM + 16 * warp, n = tile % S::N_TILES * S::BN;
-      float d[S::BN / 2];
+      const int row = tile / S::N_TILES * S::BM + (S::SWAPPED ? 0 : 16 * warp);
+      const int n = tile % S::N_TILES * S::BN + (S::SWAPPED ? 16 * warp : 0);
+      float d[S::SUMS];
       if (Epilogue::PREPARED == BEFORE_PRODUCTS) epilogue.prepare(row, n);
       if constexpr (Epilogue::BEGINS) epilogue.begin(d, n);
       if (warp == 0 && tile == block) {

@@ -62,7 +62,7 @@ const STATISTICS: usize = 192;
 /// Bytes of the squares of each head's longest query and key, a line each.
 const LONGEST_ROWS: usize = 2 * HEADS * 128;
 /// Tiles that hang over the last row write statistics of rows that do not exist, and read what is behind it in h, att and f. So these have room for whole
-/// tiles of 128 rows; those of 192 read on into what lies behind h.
+/// tiles of 128 rows; those of 192 read on into what lies behind h, and swapped ones of up to 112 into what lies behind f, statistics and `x_copy`.
 const TILE_ROWS: usize = 128;
 
 const _: () = assert!((packed::LEN * F16).is_multiple_of(256) && (vectors::LEN * F32).is_multiple_of(256));

@@ -241,6 +241,7 @@ impl Call<'_> {
                 vec![bias, pair(rows, early), facts, row_parts, pair(self.apart, 0)]
             }
             Gemm::Fc => vec![bias, pair(rows, early)],
+            Gemm::Proj if tile.swapped => vec![bias, pair(rows, early)],
             Gemm::Proj => vec![bias, w.x1, *output, pair(rows, early)],
         };
         // What a tail becomes goes past the copy engine.
@@ -338,6 +339,7 @@ impl Call<'_> {
                 maps.map(&views::out(Element::F16, w.h, columns, rows, 32).encode()?)
             }
             Gemm::Fc => maps.map(&views::out(Element::F16, w.f, columns, rows, slab(tile)).encode()?),
+            Gemm::Proj if tile.swapped => maps.map(&views::residual(w.x1, rows, tile).encode()?),
             Gemm::Proj => maps,
         })
     }

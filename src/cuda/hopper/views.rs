@@ -76,6 +76,12 @@ pub fn out(element: Element, base: u64, columns: usize, rows: usize, wide: u32) 
     View::new(element, base, dims, &[bytes * columns as u64], [wide, 16], swizzle(bytes as u32 * wide), Promotion::B256)
 }
 
+/// x1, and where it lies the output, in boxes of 32 columns and a tile's rows.
+pub fn residual(base: u64, rows: usize, tile: &Tile) -> View {
+    let boxed = [32, tile.m as u32];
+    View::new(Element::F32, base, [D as u64, rows as u64], &[4 * D as u64], boxed, Swizzle::B128, Promotion::B256)
+}
+
 /// Rows of `columns`, in boxes of one head's 64 columns and 64 rows.
 pub fn rows(base: u64, columns: usize, rows: usize) -> View {
     let (columns, rows) = (columns as u64, rows as u64);

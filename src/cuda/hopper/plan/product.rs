@@ -13,8 +13,10 @@ pub struct Tile {
     pub n: usize,
     /// Parts of K.
     pub splits: usize,
-    /// Tiles of a cluster, neighbours in a row.
+    /// Tiles of a cluster, neighbours in a row; of swapped ones it has two rows.
     pub abreast: usize,
+    /// Whether it is multiplied transposed, because its rows are no multiple of what wgmma takes.
+    pub swapped: bool,
     /// The most rows behind the whole tiles that its blocks take along; only for as many, and where every tile has a block of its own.
     pub tail: usize,
     /// Bytes of shared memory.
@@ -33,7 +35,7 @@ impl Tile {
     }
 
     pub(super) const fn split(m: usize, n: usize, splits: usize, shared: u32, cost: usize) -> Self {
-        Self { m, n, splits, abreast: 1, tail: 0, shared, cost, most_rows: usize::MAX, fewest_rows: 0 }
+        Self { m, n, splits, abreast: 1, swapped: false, tail: 0, shared, cost, most_rows: usize::MAX, fewest_rows: 0 }
     }
 
     const fn up_to(self, most_rows: usize) -> Self {
@@ -48,6 +50,10 @@ impl Tile {
         Self { abreast: 2, ..self }
     }
 
+    const fn swapped(self) -> Self {
+        Self { abreast: 4, swapped: true, ..self }
+    }
+
     const fn with_tail(self) -> Self {
         Self { tail: 16, ..self }
     }
@@ -55,13 +61,13 @@ impl Tile {
     /// Blocks of a cluster.
     #[must_use]
     pub fn cluster(&self) -> usize {
-        self.splits * self.abreast
+        self.splits * self.abreast * if self.swapped { 2 } else { 1 }
     }
 
     /// Two warps a row of 16 and the producer.
     #[must_use]
     pub fn threads(&self) -> u32 {
-        2 * self.m as u32 + 32
+        2 * if self.swapped { self.n } else { self.m } as u32 + 32
     }
 
     /// The form of a tail's rows alone.
@@ -89,7 +95,7 @@ impl Tile {
     /// Of K in a stage of the ring, for fp16 weights: so small a tile needs more products between one wait and the next.
     #[must_use]
     pub fn depth(&self) -> u32 {
-        if (self.m, self.n) == (64, 64) { 128 } else { 64 }
+        if self.swapped || (self.m, self.n) == (64, 64) { 128 } else { 64 }
     }
 
     /// Whether it reads the transposed matrix, because slabs of it as it lies do not make up the tile. Only a prepared block has that.
@@ -101,6 +107,12 @@ impl Tile {
     pub(super) fn tiles(&self, rows: usize, columns: usize) -> usize {
         let down = if self.tail > 0 { rows / self.m } else { rows.div_ceil(self.m) };
         down * columns.div_ceil(self.n)
+    }
+
+    /// Blocks, one for each part of each tile, in whole clusters.
+    fn blocks(&self, rows: usize, columns: usize) -> usize {
+        let whole = if self.swapped { 2 * columns.div_ceil(self.n) } else { 1 };
+        (self.tiles(rows, columns) * self.splits).next_multiple_of(whole)
     }
 }
 
@@ -134,7 +146,7 @@ const FC_TILES: [Tile; 9] = [
     Tile::new(128, 256, 226_424, 930),
     Tile::new(192, 192, 222_328, 1000),
 ];
-const PROJ_TILES: [Tile; 11] = [
+const PROJ_TILES: [Tile; 21] = [
     Tile::split(64, 64, 4, 219_320, 410),
     Tile::split(128, 64, 4, 188_600, 630).from(193),
     Tile::split(64, 128, 4, 231_640, 640),
@@ -146,6 +158,16 @@ const PROJ_TILES: [Tile; 11] = [
     Tile::split(128, 128, 2, 172_184, 1310),
     Tile::split(128, 128, 2, 172_184, 1260).in_pairs(),
     Tile::split(128, 192, 2, 221_336, 1700),
+    Tile::new(32, 64, 222_424, 600).from(257).up_to(320).swapped(),
+    Tile::new(48, 64, 230_600, 690).up_to(480).swapped(),
+    Tile::new(56, 64, 216_248, 730).up_to(560).swapped(),
+    Tile::new(64, 64, 230_584, 770).up_to(640).swapped(),
+    Tile::new(72, 64, 210_088, 800).up_to(720).swapped(),
+    Tile::new(80, 64, 222_376, 830).up_to(800).swapped(),
+    Tile::new(88, 64, 195_736, 860).up_to(880).swapped(),
+    Tile::new(96, 64, 205_976, 875).up_to(960).swapped(),
+    Tile::new(104, 64, 216_216, 930).up_to(1040).swapped(),
+    Tile::new(112, 64, 226_456, 980).up_to(1120).swapped(),
 ];
 
 /// The tiles that this product's kernel is compiled for.
@@ -213,8 +235,7 @@ pub fn early(rows: usize) -> u32 {
 
 /// Time of a product in this tile, in 0.01 us: its waves of blocks.
 pub(super) fn time(chip: Chip, gemm: Gemm, tile: &Tile, rows: usize) -> usize {
-    let blocks = tile.tiles(rows, gemm.columns()) * tile.splits;
-    blocks.div_ceil(resident(gemm, tile, chip)) * tile.cost
+    tile.blocks(rows, gemm.columns()).div_ceil(resident(gemm, tile, chip)) * tile.cost
 }
 
 /// Blocks that run at the same time. Those that share a row in the attention projection must all be among them.
@@ -239,7 +260,7 @@ pub fn product_in(chip: Chip, gemm: Gemm, tile: usize, rows: usize) -> Launch {
     let tiles = form.tiles(rows, gemm.columns());
     let most = resident(gemm, form, chip);
     let blocks = match gemm {
-        _ if form.splits > 1 => tiles * form.splits,
+        _ if form.cluster() > 1 => form.blocks(rows, gemm.columns()),
         Gemm::AttnProj => tiles.min(most),
         // As many blocks as give each the same number of tiles, one less in the last wave at most.
         _ => tiles.div_ceil(tiles.div_ceil(most)),
@@ -249,7 +270,7 @@ pub fn product_in(chip: Chip, gemm: Gemm, tile: usize, rows: usize) -> Launch {
         grid: [count(blocks), 1, 1],
         threads: form.threads(),
         shared: form.shared,
-        working: count(blocks),
+        working: count(blocks.min(tiles * form.splits)),
         cast: NOTHING,
     }
 }

@@ -1,0 +1,65 @@
+/* out(rows, N) fp32 += C + bias, for swapped tiles, of which a thread has two columns and pairs of rows. The sums begin with the bias. When the ring needs a
+   stage no more, the residual, which lies in out, comes into it, in boxes of 32 columns; the sums are added to it there, and the copy engine stores them. */
+#pragma once
+#include "gemm/gemm_sm90a.cuh"
+
+template <class S>
+struct SwappedEpilogue : GemmEpilogue {
+  static constexpr bool BEGINS = true, FETCHES = true;
+  static constexpr int SHARED_BYTES = 0, BOX = S::BM * 128, GROUPS = S::BM / 8;  // of eight rows
+  static constexpr int STAGE = S::K_BLOCKS % S::STAGES;  // the first to be free
+  static_assert(S::SWAPPED && S::WARPGROUPS == 1 && 2 * BOX <= S::STAGE_BYTES, "two boxes in a stage");
+
+  const CUtensorMap* out;  // boxes of 32 x BM
+  const float* bias;       // (N)
+  uint32_t boxes, full;
+
+  __device__ SwappedEpilogue(const CUtensorMap* out, const float* bias) : out(out), bias(bias) {}
+
+  __device__ void at(uint32_t memory, uint32_t after_ring, int) {
+    boxes = memory - (S::STAGES - STAGE) * S::STAGE_BYTES;
+    full = after_ring;
+  }
+  __device__ void init() const {
+    mbarrier_init(full, 1);
+    prefetch_tensor_map(out);
+  }
+  __device__ void load() const {}
+  __device__ void prepare(int, int) const {}
+  __device__ void fetch(int row, int n) const {
+    mbarrier_expect(full, 2 * BOX);
+    for (int box = 0; box < 2; box++) tma_load_2d(boxes + box * BOX, out, n + 32 * box, row, full);
+  }
+  __device__ void begin(float (&d)[S::SUMS], int n) const {
+    const float* b = bias + n + threadIdx.x % 32 / 4;
+    const float first = load_input(b), second = load_input(b + 8);
+#pragma unroll
+    for (int g = 0; g < GROUPS; g++) {
+      d[4 * g] = d[4 * g + 1] = first;
+      d[4 * g + 2] = d[4 * g + 3] = second;
+    }
+  }
+
+  __device__ void finish(float (&d)[S::SUMS], int row, int n) const {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const uint32_t box = boxes + warp / 2 * BOX;
+    // Of group 0, register by register: eight columns of four rows, on as many banks
+    uint32_t place[4];
+#pragma unroll
+    for (int r = 0; r < 4; r++) place[r] = box + swizzle_128(lane % 4 * 2 + r % 2, warp % 2 * 4 + r / 2 * 2 + lane / 16) + lane / 4 % 4 * 4;
+    mbarrier_wait(full, 0);
+#pragma unroll
+    for (int i = 0; i < S::SUMS; i++) d[i] += load_shared(place[i % 4] + i / 4 * 1024);
+#pragma unroll
+    for (int i = 0; i < S::SUMS; i++) store_shared(place[i % 4] + i / 4 * 1024, d[i]);
+    fence_async_shared();
+    named_barrier_sync(LEAD_BARRIER + warp / 2, 64);
+    if (warp % 2 == 0 && elect_one()) {
+      tma_store_2d(out, box, n - warp * 16 + warp / 2 * 32, row);
+      bulk_commit();
+    }
+  }
+  __device__ void end() const {
+    if (elect_one()) bulk_wait_read<0>();
+  }
+};
