@@ -17,9 +17,8 @@ struct ExchangeEpilogue : GemmEpilogue {
   static constexpr int PART = 16 * PITCH;    // what one warp has of W columns
   static constexpr int WARPS = 4 * S::WARPGROUPS;
   static constexpr int BIAS = WARPS * PEERS * PART, BIAS_FULL = BIAS + S::N * 4;  // places in shared memory
-  static constexpr int TAIL_PART = 32 * 16, TAIL_PARTS = BIAS_FULL + 16;  // of a tail, eight columns each: what comes, what is sent
-  static constexpr int SHARED_BYTES = TAIL_PARTS + (S::TAIL ? 2 * TAIL_PART : 0);
-  static_assert(!S::TAIL || S::SPLITS == 2, "each of two blocks finishes half of a tail's columns");
+  static constexpr int SHARED_BYTES = BIAS_FULL + 16;
+  static_assert(!S::TAIL, "what comes of a tail's rows is not exchanged");
   static_assert(4 * PEERS * PART <= S::STAGE_BYTES * (S::WARPGROUPS > 1 ? 1 : S::STAGES) && S::STAGES >= S::WARPGROUPS, "room for what a warpgroup sends");
   // 16-byte pieces: ACROSS lanes share a row, DOWN rows go at a time
   static constexpr int ACROSS = W % 32 == 0 ? 8 : W / 4, DOWN = 32 / ACROSS;
@@ -35,11 +34,6 @@ struct ExchangeEpilogue : GemmEpilogue {
   uint32_t incoming, outgoing, bias_at, bias_full, barriers;
   int rank;  // among the blocks of the tile
   float4 extra[PIECES];  // of the residual
-  TailSums<S> tail;
-  bool with_tail;
-  int tail_rows;  // behind `rows`
-  uint32_t tail_at;
-  float2 tail_extra[2];  // of the residual
 
   __device__ ExchangeEpilogue(const float* bias, const float* residual, float* out, int rows) : bias(bias), residual(residual), out(out), rows(rows) {}
 
@@ -48,21 +42,19 @@ struct ExchangeEpilogue : GemmEpilogue {
   static constexpr uint32_t LAST_PARITY = (S::K_BLOCKS - S::STAGES) / S::STAGES % 2;  // of its last use
 
   __device__ void at(uint32_t memory, uint32_t after_ring, int r) {
-    with_tail = takes_tail<S>(blockIdx.x / S::SPLITS);
     const int warp = threadIdx.x / 32;
     incoming = memory + warp * (PEERS * PART);
     outgoing = memory - S::STAGES * S::STAGE_BYTES + stage(warp / 4) * S::STAGE_BYTES + warp % 4 * (PEERS * PART);
     bias_at = memory + BIAS;
     bias_full = memory + BIAS_FULL;
     barriers = after_ring;
-    tail_at = memory + TAIL_PARTS;
     rank = r;
   }
   __device__ void init() const {
     mbarrier_init(bias_full, 1);
     for (int w = 0; w < WARPS; w++) {
       mbarrier_init(barriers + 8 * w, 1);
-      mbarrier_expect(barriers + 8 * w, PEERS * PART + (S::TAIL && with_tail && w == 0 ? TAIL_PART : 0));
+      mbarrier_expect(barriers + 8 * w, PEERS * PART);
     }
   }
   __device__ void load() const {
@@ -118,9 +110,6 @@ struct ExchangeEpilogue : GemmEpilogue {
         store_shared_2(at + 8 * PITCH, v[2], v[3]);
       }
     }
-    const bool has_tail = S::TAIL && with_tail && threadIdx.x < 32;
-    if constexpr (S::TAIL)
-      if (has_tail) lay_tail<1 - RANK>();
     fence_async_shared();
     cluster_wait();  // the peers have their barriers
     __syncwarp();
@@ -131,12 +120,8 @@ struct ExchangeEpilogue : GemmEpilogue {
         const int there = block_of(to);
         cluster_copy(cluster_address(incoming + slot(RANK, to) * PART, there), outgoing + (i - 1) * PART, PART, cluster_address(received, there));
       }
-      if (has_tail) cluster_copy(cluster_address(tail_at, RANK ^ 1), tail_at + TAIL_PART, TAIL_PART, cluster_address(received, RANK ^ 1));
     }
     if (!EARLY) load_residual(row, n);
-    const int tail_n = n - RANK * W + row / S::BM * S::TAIL_COLUMNS + RANK * 8 + lane % 4 * 2;
-    if constexpr (S::TAIL)
-      if (has_tail) load_tail_residual(tail_n);
     mbarrier_wait(bias_full, 0);
     mbarrier_wait(received, 0);
     cluster_arrive();
@@ -152,32 +137,6 @@ struct ExchangeEpilogue : GemmEpilogue {
       const float4 v = sums[i], b = biases[i % GROUPS], x = extra[i];
       if (row + piece_row(i) < rows)
         *reinterpret_cast<float4*>(out + piece_offset(i, row, n)) = make_float4(v.x + b.x + x.x, v.y + b.y + x.y, v.z + b.z + x.z, v.w + b.w + x.w);
-    }
-    if constexpr (S::TAIL)
-      if (has_tail) finish_tail<RANK>(tail_n);
-  }
-
-  // The columns of a tail that block TO finishes
-  template <int TO>
-  __device__ void lay_tail() const {
-    store_shared_2(tail_at + TAIL_PART + threadIdx.x * 16, tail[4 * TO], tail[4 * TO + 1]);
-    store_shared_2(tail_at + TAIL_PART + threadIdx.x * 16 + 8, tail[4 * TO + 2], tail[4 * TO + 3]);
-  }
-  __device__ size_t tail_offset(int i, int n) const { return static_cast<size_t>(rows + threadIdx.x / 4 + 8 * i) * S::N + n; }
-  __device__ void load_tail_residual(int n) {
-#pragma unroll
-    for (int i = 0; i < 2; i++)
-      if (static_cast<int>(threadIdx.x / 4) + 8 * i < tail_rows) tail_extra[i] = load_here_2(residual + tail_offset(i, n));
-  }
-  template <int RANK>
-  __device__ void finish_tail(int n) const {
-    const float4 other = load_shared_4(tail_at + threadIdx.x * 16);
-    const float2 b = load_shared_2(bias_at + n * 4), others[2] = {make_float2(other.x, other.y), make_float2(other.z, other.w)};
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-      const float2 x = tail_extra[i];
-      const float2 v = make_float2(tail[4 * RANK + 2 * i] + others[i].x + b.x + x.x, tail[4 * RANK + 2 * i + 1] + others[i].y + b.y + x.y);
-      if (static_cast<int>(threadIdx.x / 4) + 8 * i < tail_rows) *reinterpret_cast<float2*>(out + tail_offset(i, n)) = v;
     }
   }
 

@@ -28,18 +28,6 @@ struct ProjArgs {
 #define GEMM_PROJ(BM, BN, SPLITS, STAGES) GEMM_PROJ_FORM(BM, BN, SPLITS, STAGES, 1, )
 #define GEMM_PROJ_PAIRS(BM, BN, SPLITS, STAGES) GEMM_PROJ_FORM(BM, BN, SPLITS, STAGES, 2, _pairs)
 
-#define GEMM_PROJ_TAIL(BM, BN, SPLITS, STAGES)                                                                               \
-  extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1)                                                                  \
-      __launch_bounds__(GemmShape<BM, BN, D, FFN, STAGES, SPLITS, true>::THREADS, 1)                                         \
-      gemm_proj_##BM##x##BN##_k##SPLITS##_tail(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, \
-                                               const __grid_constant__ CUtensorMap tail, const ProjArgs args) {              \
-    using Shape = GemmShape<BM, BN, D, FFN, STAGES, SPLITS, true>;                                                           \
-    const int rows = args.rows / BM * BM;                                                                                    \
-    ExchangeEpilogue<Shape> epilogue(args.bias, args.residual, args.out, rows);                                              \
-    epilogue.tail_rows = args.rows - rows;                                                                                   \
-    gemm<Shape>(&a, &b, epilogue, rows, blockIdx.x / SPLITS, gridDim.x / SPLITS, args.early, &tail);                         \
-  }
-
 GEMM_PROJ(64, 64, 4, 6)
 GEMM_PROJ(128, 64, 4, 6)
 GEMM_PROJ(64, 128, 4, 8)
@@ -47,7 +35,6 @@ GEMM_PROJ_PAIRS(128, 128, 4, 5)
 GEMM_PROJ_PAIRS(64, 128, 2, 8)
 GEMM_PROJ(64, 192, 2, 6)
 GEMM_PROJ_PAIRS(64, 192, 2, 6)
-GEMM_PROJ_TAIL(64, 192, 2, 5)
 GEMM_PROJ(128, 128, 2, 4)
 GEMM_PROJ_PAIRS(128, 128, 2, 4)
 GEMM_PROJ(128, 192, 2, 4)
@@ -57,17 +44,16 @@ struct ProjSwappedArgs {
   int rows, early;
 };
 
-// A cluster has four tiles of neighbouring columns by two of rows. Blocks of rows that there are not have nothing to do.
+// A cluster has eight tiles, as many abreast as have 256 columns. Blocks of rows that there are not have nothing to do.
 #define GEMM_PROJ_SWAPPED(BM, BN, STAGES)                                                                                            \
   extern "C" __global__ void __cluster_dims__(8, 1, 1)                                                                               \
-      __launch_bounds__(GemmShape<BM, BN, D, FFN, STAGES, 1, false, 4, true>::THREADS, 1)                                            \
+      __launch_bounds__(GemmShape<BM, BN, D, FFN, STAGES, 1, false, 256 / BN, true>::THREADS, 1)                                     \
       gemm_proj_##BM##x##BN##_swapped(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,                  \
                                       const __grid_constant__ CUtensorMap out, const ProjSwappedArgs args) {                         \
-    using Shape = GemmShape<BM, BN, D, FFN, STAGES, 1, false, 4, true>;                                                              \
-    static_assert(Shape::CLUSTER == 8);                                                                                              \
-    constexpr int ACROSS = Shape::N_TILES / 4;                                                                                       \
-    const int cluster = blockIdx.x / 8, rank = blockIdx.x % 8;                                                                       \
-    const int down = cluster / ACROSS * 2 + rank / 4, tile = down * Shape::N_TILES + cluster % ACROSS * 4 + rank % 4;                \
+    using Shape = GemmShape<BM, BN, D, FFN, STAGES, 1, false, 256 / BN, true>;                                                       \
+    constexpr int ABREAST = Shape::ABREAST, DOWN = 8 / ABREAST, ACROSS = Shape::N_TILES / ABREAST;                                   \
+    const int cluster = blockIdx.x / 8, rank = blockIdx.x % 8, down = cluster / ACROSS * DOWN + rank / ABREAST;                      \
+    const int tile = down * Shape::N_TILES + cluster % ACROSS * ABREAST + rank % ABREAST;                                            \
     if (down * BM < args.rows) gemm<Shape>(&a, &b, SwappedEpilogue<Shape>(&out, args.bias), args.rows, tile, gridDim.x, args.early); \
   }
 
@@ -81,3 +67,15 @@ GEMM_PROJ_SWAPPED(88, 64, 5)
 GEMM_PROJ_SWAPPED(96, 64, 5)
 GEMM_PROJ_SWAPPED(104, 64, 5)
 GEMM_PROJ_SWAPPED(112, 64, 5)
+GEMM_PROJ_SWAPPED(80, 128, 8)
+GEMM_PROJ_SWAPPED(88, 128, 8)
+GEMM_PROJ_SWAPPED(96, 128, 8)
+GEMM_PROJ_SWAPPED(104, 128, 7)
+GEMM_PROJ_SWAPPED(112, 128, 7)
+GEMM_PROJ_SWAPPED(120, 128, 7)
+GEMM_PROJ_SWAPPED(128, 128, 7)
+GEMM_PROJ_SWAPPED(144, 128, 6)
+GEMM_PROJ_SWAPPED(160, 128, 6)
+GEMM_PROJ_SWAPPED(176, 128, 5)
+GEMM_PROJ_SWAPPED(192, 128, 5)
+GEMM_PROJ_SWAPPED(208, 128, 5)

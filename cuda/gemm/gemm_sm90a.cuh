@@ -30,12 +30,12 @@ struct GemmShape {
   static constexpr int SPLITS = SPLITS_;  // blocks of a cluster that share a tile, each with its part of K
   // wgmma wants 64 of what it calls rows. A swapped tile, which may have any number of groups of eight, is multiplied transposed: its columns are those rows
   static constexpr bool SWAPPED = SWAPPED_;
-  // Tiles of a cluster, neighbours in a row; of swapped ones it has two rows. Two ranks that follow each other run on one pair of multiprocessors (an H200, by
+  // Tiles of a cluster, neighbours in a row; of swapped ones it has eight. Two ranks that follow each other run on one pair of multiprocessors (an H200, by
   // %smid): there blocks with the same part of K of two tiles ask for the same A at the same time, parts of one tile for nothing in common
-  static constexpr int ABREAST = ABREAST_, CLUSTER = SPLITS * ABREAST * (SWAPPED ? 2 : 1);
+  static constexpr int ABREAST = ABREAST_, CLUSTER = SWAPPED ? 8 : SPLITS * ABREAST;
   // Of K in a stage. Each round of the loop costs about 120 clocks beside its products, which the four of so small a tile, or of one lone warpgroup that never
   // waits for bytes, do not hide
-  static constexpr int DEPTH = SWAPPED || (BM == 64 && BN == 64) ? 128 : 64;
+  static constexpr int DEPTH = BN == 64 && (SWAPPED || BM == 64) ? 128 : 64;
   static constexpr int N_TILES = (N + BN - 1) / BN;
   static constexpr int K_BLOCKS = K / DEPTH / SPLITS;
   static constexpr int WARPGROUPS = (SWAPPED ? BN : BM) / 64;
@@ -45,7 +45,7 @@ struct GemmShape {
   // Whether there is a tail, and by how many of its columns a tile multiplies it. wgmma takes 64 rows of it: the other 48 are what lies behind, in the next
   // stage or in what the epilogue has behind the last one, and nobody looks at their sums
   static constexpr bool TAIL = TAIL_;
-  static constexpr int TAIL_COLUMNS = SPLITS > 1 ? 8 * SPLITS : TRANSPOSED ? 24 : 32;
+  static constexpr int TAIL_COLUMNS = TRANSPOSED ? 24 : 32;
   static constexpr int SWIZZLE = BN % 64 == 0 || TRANSPOSED ? 128 : 64;
   static constexpr int SLABS = BN * 2 / SWIZZLE;
   static constexpr int A_BYTES = BM * DEPTH * 2, B_BYTES = BN * DEPTH * 2, TAIL_BYTES = TAIL ? 16 * DEPTH * 2 : 0;
@@ -147,10 +147,11 @@ struct GemmProducer {
         load_b(at.stage, k_block, tile);
         load_tail(at.stage, k_block);
       }
-    if constexpr (Epilogue::FETCHES) {
-      mbarrier_wait(empty + 8 * at.stage, at.parity);
-      epilogue.fetch(first / S::N_TILES * S::BM, first % S::N_TILES * S::BN);
-    }
+    if constexpr (Epilogue::FETCHES > 0)
+      for (int i = 0; i < Epilogue::FETCHES; i++, at.advance()) {
+        mbarrier_wait(empty + 8 * at.stage, at.parity);
+        epilogue.fetch(i, first / S::N_TILES * S::BM, first % S::N_TILES * S::BN);
+      }
   }
 };
 
@@ -238,11 +239,12 @@ enum Prepared { BEFORE_PRODUCTS, UNDER_FIRST_PRODUCTS };
 struct GemmEpilogue {
   static constexpr int CLUSTER_PHASES = 0;
   static constexpr Prepared PREPARED = BEFORE_PRODUCTS;
-  static constexpr bool BEGINS = false, HELPED = false, FETCHES = false;
+  static constexpr bool BEGINS = false, HELPED = false;
+  static constexpr int FETCHES = 0;
   static __device__ void help(int, int) {}
 };
 
-/* An epilogue has SHARED_BYTES; PREPARED; FETCHES; BEGINS, whether begin() fills the sums that products are added to; HELPED, whether the block has a warp
+/* An epilogue has SHARED_BYTES; PREPARED; BEGINS, whether begin() fills the sums that products are added to; HELPED, whether the block has a warp
    more, which calls help(); CLUSTER_PHASES, how often the blocks of a cluster meet (the first time after init(), which the epilogue awaits before it touches a peer; a
    block of a cluster has one tile); and the functions
 
@@ -253,8 +255,8 @@ struct GemmEpilogue {
      prepare(row, n)     called by every multiplying thread for a tile; `row` is the first of its warp's 16 rows, `n`
                          the first column; of a swapped tile the first row and the first of its warp's 16 columns
 
-     fetch(row, n)       where FETCHES, called by the producer thread when the ring needs its stage K_BLOCKS % STAGES no more, with the tile's first row and
-                         column
+     fetch(i, row, n)    called FETCHES times by the producer thread, when the ring needs its stage (K_BLOCKS + i) % STAGES no more; `row` and `n` are the
+                         tile's first
 
      begin(d, n)         called before the tile's products, as all that can be: what is fetched behind them everyone waits for, up to 0.5 us (H200)
 

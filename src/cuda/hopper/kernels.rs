@@ -191,6 +191,6 @@ fn product_symbol(gemm: Gemm, kind: &str, tile: &Tile) -> String {
         Gemm::AttnProj => format!("gemm_attn_proj{kind}_{m}x{n}"),
         Gemm::Fc => format!("gemm_fc{kind}_{m}x{n}{tail}"),
         Gemm::Proj if tile.swapped => format!("gemm_proj_{m}x{n}_swapped"),
-        Gemm::Proj => format!("gemm_proj{kind}_{m}x{n}_k{splits}{pairs}{tail}"),
+        Gemm::Proj => format!("gemm_proj{kind}_{m}x{n}_k{splits}{pairs}"),
     }
 }

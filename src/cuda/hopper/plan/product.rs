@@ -13,7 +13,7 @@ pub struct Tile {
     pub n: usize,
     /// Parts of K.
     pub splits: usize,
-    /// Tiles of a cluster, neighbours in a row; of swapped ones it has two rows.
+    /// Tiles of a cluster, neighbours in a row; of swapped ones it has eight.
     pub abreast: usize,
     /// Whether it is multiplied transposed, because its rows are no multiple of what wgmma takes.
     pub swapped: bool,
@@ -51,7 +51,7 @@ impl Tile {
     }
 
     const fn swapped(self) -> Self {
-        Self { abreast: 4, swapped: true, ..self }
+        Self { abreast: 256 / self.n, swapped: true, ..self }
     }
 
     const fn with_tail(self) -> Self {
@@ -61,7 +61,7 @@ impl Tile {
     /// Blocks of a cluster.
     #[must_use]
     pub fn cluster(&self) -> usize {
-        self.splits * self.abreast * if self.swapped { 2 } else { 1 }
+        if self.swapped { 8 } else { self.splits * self.abreast }
     }
 
     /// Two warps a row of 16 and the producer.
@@ -79,11 +79,7 @@ impl Tile {
     /// Columns of its tile that a block multiplies a tail by: the tiles above each other share those that they have in common.
     #[must_use]
     pub fn tail_columns(&self) -> usize {
-        match self.splits {
-            1 if self.transposed() => 24,
-            1 => 32,
-            splits => 8 * splits,
-        }
+        if self.transposed() { 24 } else { 32 }
     }
 
     /// Whether it can take so many rows.
@@ -95,7 +91,7 @@ impl Tile {
     /// Of K in a stage of the ring, for fp16 weights: so small a tile needs more products between one wait and the next.
     #[must_use]
     pub fn depth(&self) -> u32 {
-        if self.swapped || (self.m, self.n) == (64, 64) { 128 } else { 64 }
+        if self.n == 64 && (self.swapped || self.m == 64) { 128 } else { 64 }
     }
 
     /// Whether it reads the transposed matrix, because slabs of it as it lies do not make up the tile. Only a prepared block has that.
@@ -111,7 +107,7 @@ impl Tile {
 
     /// Blocks, one for each part of each tile, in whole clusters.
     fn blocks(&self, rows: usize, columns: usize) -> usize {
-        let whole = if self.swapped { 2 * columns.div_ceil(self.n) } else { 1 };
+        let whole = if self.swapped { 8 / self.abreast * columns.div_ceil(self.n) } else { 1 };
         (self.tiles(rows, columns) * self.splits).next_multiple_of(whole)
     }
 }
@@ -146,7 +142,7 @@ const FC_TILES: [Tile; 9] = [
     Tile::new(128, 256, 226_424, 930),
     Tile::new(192, 192, 222_328, 1000),
 ];
-const PROJ_TILES: [Tile; 21] = [
+const PROJ_TILES: [Tile; 32] = [
     Tile::split(64, 64, 4, 219_320, 410),
     Tile::split(128, 64, 4, 188_600, 630).from(193),
     Tile::split(64, 128, 4, 231_640, 640),
@@ -154,7 +150,6 @@ const PROJ_TILES: [Tile; 21] = [
     Tile::split(64, 128, 2, 219_352, 820).in_pairs(),
     Tile::split(64, 192, 2, 227_512, 1010).up_to(2112),
     Tile::split(64, 192, 2, 227_512, 880).up_to(2112).in_pairs(),
-    Tile::split(64, 192, 2, 205_992, 1140).with_tail(),
     Tile::split(128, 128, 2, 172_184, 1310),
     Tile::split(128, 128, 2, 172_184, 1260).in_pairs(),
     Tile::split(128, 192, 2, 221_336, 1700),
@@ -168,6 +163,18 @@ const PROJ_TILES: [Tile; 21] = [
     Tile::new(96, 64, 205_976, 875).up_to(960).swapped(),
     Tile::new(104, 64, 216_216, 930).up_to(1040).swapped(),
     Tile::new(112, 64, 226_456, 980).up_to(1120).swapped(),
+    Tile::new(80, 128, 214_216, 1250).from(1409).up_to(1600).swapped(),
+    Tile::new(88, 128, 222_408, 1350).from(1409).up_to(1760).swapped(),
+    Tile::new(96, 128, 230_600, 1450).from(1409).up_to(1920).swapped(),
+    Tile::new(104, 128, 209_080, 1550).from(2049).up_to(2080).swapped(),
+    Tile::new(112, 128, 216_248, 1600).from(2049).up_to(2240).swapped(),
+    Tile::new(120, 128, 223_416, 1700).from(2049).up_to(2400).swapped(),
+    Tile::new(128, 128, 230_584, 1800).from(2049).up_to(2560).swapped(),
+    Tile::new(144, 128, 210_088, 2050).from(2049).up_to(2880).swapped(),
+    Tile::new(160, 128, 222_376, 2250).from(2049).up_to(3200).swapped(),
+    Tile::new(176, 128, 195_736, 2450).from(2049).up_to(3520).swapped(),
+    Tile::new(192, 128, 205_976, 2650).from(2049).up_to(3840).swapped(),
+    Tile::new(208, 128, 216_216, 2850).from(2049).up_to(4160).swapped(),
 ];
 
 /// The tiles that this product's kernel is compiled for.
@@ -220,7 +227,7 @@ pub(super) fn fastest(chip: Chip, gemm: Gemm, rows: usize, prepared: bool) -> us
 /// The tiles that can take so many rows and whose weights there are, the largest first.
 pub(super) fn eligible(chip: Chip, gemm: Gemm, rows: usize, prepared: bool) -> impl Iterator<Item = usize> {
     let fits = move |tile: &Tile| {
-        let walks = tile.tiles(rows, gemm.columns()) * tile.splits > resident(gemm, tile, chip);
+        let walks = tile.tiles(rows, gemm.columns()) > resident(gemm, tile, chip);
         tile.takes(rows) && (tile.tail == 0 || !walks) && (prepared || !tile.transposed())
     };
     (0..tiles(gemm).len()).rev().filter(move |&tile| fits(&tiles(gemm)[tile]))
