@@ -165,14 +165,17 @@ fn hopper_tiles(nvcc: &Path) {
                 let epilogue = match kind {
                     "_direct" => epilogue.replace("Half", "TileHalf").replace("Exchange", "Split"),
                     "_apart" => epilogue.replace("Norm", "Apart"),
+                    "_scaled" if tile.swapped => "SwappedHalfEpilogue<Shape, true>".to_owned(),
                     "_scaled" => epilogue.replace("true", "true, UNSCALED"),
-                    _ if tile.swapped => epilogue.replace("Exchange", "Swapped"),
+                    _ if tile.swapped => epilogue
+                        .replace("Exchange", "Swapped")
+                        .replace("HalfEpilogue<Shape, true>", "SwappedHalfEpilogue<Shape, false>"),
                     _ => epilogue.to_owned(),
                 };
                 let shape = if kind == "_direct" { "DirectShape" } else { "GemmShape" };
                 let more = match kind {
                     "_direct" => String::new(),
-                    _ => format!(", {}, {}, {}", tile.tail > 0, tile.abreast, tile.swapped),
+                    _ => format!(", {}, {}, {}, {}", tile.tail > 0, tile.abreast, tile.below, tile.swapped),
                 };
                 let (columns, depth) = (gemm.columns(), gemm.depth());
                 let _ = writeln!(

@@ -24,15 +24,16 @@
 #include "common/wgmma_sm90a.cuh"
 #include "dims.h"
 
-template <int BM_, int BN_, int N_, int K_, int STAGES_, int SPLITS_ = 1, bool TAIL_ = false, int ABREAST_ = 1, bool SWAPPED_ = false>
+template <int BM_, int BN_, int N_, int K_, int STAGES_, int SPLITS_ = 1, bool TAIL_ = false, int ABREAST_ = 1, int BELOW_ = 1,
+          bool SWAPPED_ = false>
 struct GemmShape {
   static constexpr int BM = BM_, BN = BN_, N = N_, K = K_, STAGES = STAGES_;
   static constexpr int SPLITS = SPLITS_;  // blocks of a cluster that share a tile, each with its part of K
   // wgmma wants 64 of what it calls rows. A swapped tile, which may have any number of groups of eight, is multiplied transposed: its columns are those rows
   static constexpr bool SWAPPED = SWAPPED_;
-  // Tiles of a cluster, neighbours in a row; of swapped ones it has eight. Two ranks that follow each other run on one pair of multiprocessors (an H200, by
-  // %smid): there blocks with the same part of K of two tiles ask for the same A at the same time, parts of one tile for nothing in common
-  static constexpr int ABREAST = ABREAST_, CLUSTER = SWAPPED ? 8 : SPLITS * ABREAST;
+  // Tiles of a cluster: neighbours in a row, and rows of them. Two ranks that follow each other run on one pair of multiprocessors (an H200, by %smid): there
+  // blocks with the same part of K of two tiles ask for the same A at the same time, parts of one tile for nothing in common
+  static constexpr int ABREAST = ABREAST_, BELOW = BELOW_, CLUSTER = SPLITS * ABREAST * BELOW;
   // Of K in a stage. Each round of the loop costs about 120 clocks beside its products, which the four of so small a tile, or of one lone warpgroup that never
   // waits for bytes, do not hide
   static constexpr int DEPTH = BN == 64 && (SWAPPED || BM == 64) ? 128 : 64;

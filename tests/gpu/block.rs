@@ -15,7 +15,8 @@ use super::common::{Random, check_block, reference, weights, worst};
 use super::rig::{Kind, Memory, device};
 
 /// The challenge's sizes and the edges of the tiles.
-const SIZES: [usize; 19] = [1, 2, 4, 16, 17, 30, 63, 64, 65, 100, 128, 129, 256, 300, 515, 1024, 1100, 1200, 1450];
+const SIZES: [usize; 22] =
+    [1, 2, 4, 16, 17, 30, 63, 64, 65, 100, 128, 129, 256, 300, 515, 700, 1024, 1100, 1200, 1450, 1545, 2060];
 
 fn tokens(x: &Memory, output: &Memory, batch: usize, seq_len: usize) -> Tokens {
     Tokens::new(x.address(), output.address(), batch as i32, seq_len as i32).expect("good arguments")

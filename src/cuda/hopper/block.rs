@@ -338,8 +338,13 @@ impl Call<'_> {
                 let maps = maps.map(&views::out(Element::F32, w.x1, columns, rows, 32).encode()?);
                 maps.map(&views::out(Element::F16, w.h, columns, rows, 32).encode()?)
             }
+            Gemm::Fc if tile.swapped => {
+                maps.map(&views::out_in(Element::F16, w.f, columns, rows, [64, tile.swapped_box() as u32]).encode()?)
+            }
             Gemm::Fc => maps.map(&views::out(Element::F16, w.f, columns, rows, slab(tile)).encode()?),
-            Gemm::Proj if tile.swapped => maps.map(&views::residual(w.x1, rows, tile).encode()?),
+            Gemm::Proj if tile.swapped => {
+                maps.map(&views::out_in(Element::F32, w.x1, columns, rows, [32, tile.m as u32]).encode()?)
+            }
             Gemm::Proj => maps,
         })
     }

@@ -71,15 +71,14 @@ pub fn right_transposed(base: u64, gemm: Gemm, tile: &Tile) -> View {
 
 /// A result (rows, columns), in boxes of one warp's 16 rows.
 pub fn out(element: Element, base: u64, columns: usize, rows: usize, wide: u32) -> View {
-    let bytes = if element == Element::F16 { 2 } else { 4 };
-    let dims = [columns as u64, rows as u64];
-    View::new(element, base, dims, &[bytes * columns as u64], [wide, 16], swizzle(bytes as u32 * wide), Promotion::B256)
+    out_in(element, base, columns, rows, [wide, 16])
 }
 
-/// x1, and where it lies the output, in boxes of 32 columns and a tile's rows.
-pub fn residual(base: u64, rows: usize, tile: &Tile) -> View {
-    let boxed = [32, tile.m as u32];
-    View::new(Element::F32, base, [D as u64, rows as u64], &[4 * D as u64], boxed, Swizzle::B128, Promotion::B256)
+/// The same in these boxes.
+pub fn out_in(element: Element, base: u64, columns: usize, rows: usize, [wide, high]: [u32; 2]) -> View {
+    let bytes = if element == Element::F16 { 2 } else { 4 };
+    let (dims, row) = ([columns as u64, rows as u64], bytes * columns as u64);
+    View::new(element, base, dims, &[row], [wide, high], swizzle(bytes as u32 * wide), Promotion::B256)
 }
 
 /// Rows of `columns`, in boxes of one head's 64 columns and 64 rows.

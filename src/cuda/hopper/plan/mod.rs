@@ -199,7 +199,7 @@ pub fn shared_bytes(kernel: Kernel) -> u32 {
         Kernel::FcScaled { tile } => {
             let form = &product::tiles(Gemm::Fc)[tile];
             // A factor for each row; with them, in the largest tile, the biases that the other FC reads where they lie.
-            let biases = if form.m == 192 { form.n } else { 0 };
+            let biases = if form.m == 192 && !form.swapped { form.n } else { 0 };
             form.shared + 4 * (form.m + biases) as u32
         }
         Kernel::Gemm { gemm, tile } => product::tiles(gemm)[tile].shared,

@@ -13,15 +13,18 @@ pub struct Tile {
     pub n: usize,
     /// Parts of K.
     pub splits: usize,
-    /// Tiles of a cluster, neighbours in a row; of swapped ones it has eight.
+    /// Tiles of a cluster, neighbours in a row.
     pub abreast: usize,
-    /// Whether it is multiplied transposed, because its rows are no multiple of what wgmma takes.
+    /// Rows of tiles of a cluster.
+    pub below: usize,
+    /// Whether it is multiplied transposed, so that its rows may be any multiple of eight, where wgmma takes 64 (cuda/gemm/gemm_sm90a.cuh).
     pub swapped: bool,
     /// The most rows behind the whole tiles that its blocks take along; only for as many, and where every tile has a block of its own.
     pub tail: usize,
     /// Bytes of shared memory.
     pub shared: u32,
-    /// Time of one wave of blocks in 0.01 us, measured on an H200; where two follow each other, a little less than both take alone.
+    /// Time of one wave of blocks in 0.01 us, measured on an H200; where two follow each other, a little less than both take alone. Of pairs and swapped tiles
+    /// that of others less what they gained: it puts them in the order that was measured.
     cost: usize,
     /// Rows up to which that holds. With more, one that has fewer blocks is faster, though its wave takes longer (H200, H100).
     most_rows: usize,
@@ -35,7 +38,19 @@ impl Tile {
     }
 
     pub(super) const fn split(m: usize, n: usize, splits: usize, shared: u32, cost: usize) -> Self {
-        Self { m, n, splits, abreast: 1, swapped: false, tail: 0, shared, cost, most_rows: usize::MAX, fewest_rows: 0 }
+        Self {
+            m,
+            n,
+            splits,
+            abreast: 1,
+            below: 1,
+            swapped: false,
+            tail: 0,
+            shared,
+            cost,
+            most_rows: usize::MAX,
+            fewest_rows: 0,
+        }
     }
 
     const fn up_to(self, most_rows: usize) -> Self {
@@ -51,7 +66,12 @@ impl Tile {
     }
 
     const fn swapped(self) -> Self {
-        Self { abreast: 256 / self.n, swapped: true, ..self }
+        Self { swapped: true, ..self }
+    }
+
+    /// Clusters of eight tiles, 256 columns wide.
+    const fn in_eights(self) -> Self {
+        Self { abreast: 256 / self.n, below: 8 * self.n / 256, ..self }
     }
 
     const fn with_tail(self) -> Self {
@@ -61,10 +81,10 @@ impl Tile {
     /// Blocks of a cluster.
     #[must_use]
     pub fn cluster(&self) -> usize {
-        if self.swapped { 8 } else { self.splits * self.abreast }
+        self.splits * self.abreast * self.below
     }
 
-    /// Two warps a row of 16 and the producer.
+    /// Two warps for each 16 of what wgmma takes as rows, and the producer.
     #[must_use]
     pub fn threads(&self) -> u32 {
         2 * if self.swapped { self.n } else { self.m } as u32 + 32
@@ -100,6 +120,12 @@ impl Tile {
         !self.n.is_multiple_of(32)
     }
 
+    /// Rows of the boxes in which a swapped FC's results leave.
+    #[must_use]
+    pub fn swapped_box(&self) -> usize {
+        if self.m.is_multiple_of(32) { self.m / 2 } else { self.m / 3 }
+    }
+
     pub(super) fn tiles(&self, rows: usize, columns: usize) -> usize {
         let down = if self.tail > 0 { rows / self.m } else { rows.div_ceil(self.m) };
         down * columns.div_ceil(self.n)
@@ -107,8 +133,8 @@ impl Tile {
 
     /// Blocks, one for each part of each tile, in whole clusters.
     fn blocks(&self, rows: usize, columns: usize) -> usize {
-        let whole = if self.swapped { 8 / self.abreast * columns.div_ceil(self.n) } else { 1 };
-        (self.tiles(rows, columns) * self.splits).next_multiple_of(whole)
+        let row = columns.div_ceil(self.n) * self.splits;
+        (self.tiles(rows, columns) * self.splits).next_multiple_of(self.below * row)
     }
 }
 
@@ -131,7 +157,7 @@ const ATTN_PROJ_TILES: [Tile; 4] = [
 ];
 /// Bytes of shared memory of the attention projection's tiles where its blocks do not wait for each other.
 pub const APART_SHARED: [u32; 4] = [205_512, 225_976, 222_360, 226_424];
-const FC_TILES: [Tile; 9] = [
+const FC_TILES: [Tile; 13] = [
     Tile::new(64, 64, 218_280, 240),
     Tile::new(64, 96, 210_136, 340),
     Tile::new(128, 96, 210_088, 435).up_to(1024),
@@ -141,6 +167,10 @@ const FC_TILES: [Tile; 9] = [
     Tile::new(128, 224, 206_200, 812).up_to(1152),
     Tile::new(128, 256, 226_424, 930),
     Tile::new(192, 192, 222_328, 1000),
+    Tile::new(144, 128, 177_288, 560).from(641).up_to(3168).swapped(),
+    Tile::new(160, 128, 189_576, 610).up_to(3520).swapped(),
+    Tile::new(192, 128, 214_152, 705).up_to(2112).swapped(),
+    Tile::new(224, 128, 193_656, 820).up_to(2464).swapped(),
 ];
 const PROJ_TILES: [Tile; 32] = [
     Tile::split(64, 64, 4, 219_320, 410),
@@ -153,28 +183,28 @@ const PROJ_TILES: [Tile; 32] = [
     Tile::split(128, 128, 2, 172_184, 1310),
     Tile::split(128, 128, 2, 172_184, 1260).in_pairs(),
     Tile::split(128, 192, 2, 221_336, 1700),
-    Tile::new(32, 64, 222_424, 600).from(257).up_to(320).swapped(),
-    Tile::new(48, 64, 230_600, 690).up_to(480).swapped(),
-    Tile::new(56, 64, 216_248, 730).up_to(560).swapped(),
-    Tile::new(64, 64, 230_584, 770).up_to(640).swapped(),
-    Tile::new(72, 64, 210_088, 800).up_to(720).swapped(),
-    Tile::new(80, 64, 222_376, 830).up_to(800).swapped(),
-    Tile::new(88, 64, 195_736, 860).up_to(880).swapped(),
-    Tile::new(96, 64, 205_976, 875).up_to(960).swapped(),
-    Tile::new(104, 64, 216_216, 930).up_to(1040).swapped(),
-    Tile::new(112, 64, 226_456, 980).up_to(1120).swapped(),
-    Tile::new(80, 128, 214_216, 1250).from(1409).up_to(1600).swapped(),
-    Tile::new(88, 128, 222_408, 1350).from(1409).up_to(1760).swapped(),
-    Tile::new(96, 128, 230_600, 1450).from(1409).up_to(1920).swapped(),
-    Tile::new(104, 128, 209_080, 1550).from(2049).up_to(2080).swapped(),
-    Tile::new(112, 128, 216_248, 1600).from(2049).up_to(2240).swapped(),
-    Tile::new(120, 128, 223_416, 1700).from(2049).up_to(2400).swapped(),
-    Tile::new(128, 128, 230_584, 1800).from(2049).up_to(2560).swapped(),
-    Tile::new(144, 128, 210_088, 2050).from(2049).up_to(2880).swapped(),
-    Tile::new(160, 128, 222_376, 2250).from(2049).up_to(3200).swapped(),
-    Tile::new(176, 128, 195_736, 2450).from(2049).up_to(3520).swapped(),
-    Tile::new(192, 128, 205_976, 2650).from(2049).up_to(3840).swapped(),
-    Tile::new(208, 128, 216_216, 2850).from(2049).up_to(4160).swapped(),
+    Tile::new(32, 64, 222_424, 600).from(257).up_to(320).swapped().in_eights(),
+    Tile::new(48, 64, 230_600, 690).up_to(480).swapped().in_eights(),
+    Tile::new(56, 64, 216_248, 730).up_to(560).swapped().in_eights(),
+    Tile::new(64, 64, 230_584, 770).up_to(640).swapped().in_eights(),
+    Tile::new(72, 64, 210_088, 800).up_to(720).swapped().in_eights(),
+    Tile::new(80, 64, 222_376, 830).up_to(800).swapped().in_eights(),
+    Tile::new(88, 64, 195_736, 860).up_to(880).swapped().in_eights(),
+    Tile::new(96, 64, 205_976, 875).up_to(960).swapped().in_eights(),
+    Tile::new(104, 64, 216_216, 930).up_to(1040).swapped().in_eights(),
+    Tile::new(112, 64, 226_456, 980).up_to(1120).swapped().in_eights(),
+    Tile::new(80, 128, 214_216, 1250).from(1409).up_to(1600).swapped().in_eights(),
+    Tile::new(88, 128, 222_408, 1350).from(1409).up_to(1760).swapped().in_eights(),
+    Tile::new(96, 128, 230_600, 1450).from(1409).up_to(1920).swapped().in_eights(),
+    Tile::new(104, 128, 209_080, 1550).from(2049).up_to(2080).swapped().in_eights(),
+    Tile::new(112, 128, 216_248, 1600).from(2049).up_to(2240).swapped().in_eights(),
+    Tile::new(120, 128, 223_416, 1700).from(2049).up_to(2400).swapped().in_eights(),
+    Tile::new(128, 128, 230_584, 1800).from(2049).up_to(2560).swapped().in_eights(),
+    Tile::new(144, 128, 210_088, 2050).from(2049).up_to(2880).swapped().in_eights(),
+    Tile::new(160, 128, 222_376, 2250).from(2049).up_to(3200).swapped().in_eights(),
+    Tile::new(176, 128, 195_736, 2450).from(2049).up_to(3520).swapped().in_eights(),
+    Tile::new(192, 128, 205_976, 2650).from(2049).up_to(3840).swapped().in_eights(),
+    Tile::new(208, 128, 216_216, 2850).from(2049).up_to(4160).swapped().in_eights(),
 ];
 
 /// The tiles that this product's kernel is compiled for.
