@@ -1,6 +1,6 @@
-/* out(rows, N) fp32 += C + bias, for swapped tiles, of which a thread has two columns and pairs of rows. The sums begin with the bias. When the ring needs
-   stages no more, the residual, which lies in out, comes into them in boxes of 32 columns, two for each warpgroup; the sums are added to it there, and the
-   copy engine stores them. */
+/* out(rows, N) fp32 = C + bias + residual, for swapped tiles, of which a thread has two columns and pairs of rows. The sums begin with the bias. When the ring
+   needs stages no more, the residual comes into them in boxes of 32 columns, two for each warpgroup; the sums are added to it there, and the copy engine
+   stores them. `residual` may be the memory of `out`, which nobody else touches. */
 #pragma once
 #include "gemm/gemm_sm90a.cuh"
 
@@ -13,11 +13,11 @@ struct SwappedEpilogue : GemmEpilogue {
   static constexpr int FETCHES = 2 * S::WARPGROUPS / BOXES;
   static_assert(S::SWAPPED && BOX <= S::STAGE_BYTES && FETCHES <= S::STAGES, "stages for all boxes");
 
-  const CUtensorMap* out;  // boxes of 32 x BM
-  const float* bias;       // (N)
+  const CUtensorMap *residual, *out;  // boxes of 32 x BM
+  const float* bias;                  // (N)
   uint32_t ring, full;
 
-  __device__ SwappedEpilogue(const CUtensorMap* out, const float* bias) : out(out), bias(bias) {}
+  __device__ SwappedEpilogue(const CUtensorMap* residual, const CUtensorMap* out, const float* bias) : residual(residual), out(out), bias(bias) {}
 
   __device__ void at(uint32_t memory, uint32_t after_ring, int) {
     ring = memory - S::STAGES * S::STAGE_BYTES;
@@ -25,6 +25,7 @@ struct SwappedEpilogue : GemmEpilogue {
   }
   __device__ void init() const {
     for (int w = 0; w < S::WARPGROUPS; w++) mbarrier_init(full + 8 * w, 2 / BOXES);
+    prefetch_tensor_map(residual);
     prefetch_tensor_map(out);
   }
   __device__ void load() const {}
@@ -34,7 +35,7 @@ struct SwappedEpilogue : GemmEpilogue {
   __device__ void fetch(int i, int row, int n) const {
     const uint32_t barrier = full + 8 * (i * BOXES / 2);
     mbarrier_expect(barrier, BOXES * BOX);
-    for (int box = i * BOXES; box < (i + 1) * BOXES; box++) tma_load_2d(box_at(box), out, n + 32 * box, row, barrier);
+    for (int box = i * BOXES; box < (i + 1) * BOXES; box++) tma_load_2d(box_at(box), residual, n + 32 * box, row, barrier);
   }
   __device__ void begin(float (&d)[S::SUMS], int n) const {
     const float* b = bias + n + threadIdx.x % 32 / 4;

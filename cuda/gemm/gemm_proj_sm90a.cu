@@ -45,16 +45,16 @@ struct ProjSwappedArgs {
 };
 
 // A cluster has eight tiles, as many abreast as have 256 columns. Blocks of rows that there are not have nothing to do.
-#define GEMM_PROJ_SWAPPED(BM, BN, STAGES)                                                                                            \
-  extern "C" __global__ void __cluster_dims__(8, 1, 1)                                                                               \
-      __launch_bounds__(GemmShape<BM, BN, D, FFN, STAGES, 1, false, 256 / BN, BN / 32, true>::THREADS, 1)                            \
-      gemm_proj_##BM##x##BN##_swapped(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,                  \
-                                      const __grid_constant__ CUtensorMap out, const ProjSwappedArgs args) {                         \
-    using Shape = GemmShape<BM, BN, D, FFN, STAGES, 1, false, 256 / BN, BN / 32, true>;                                              \
-    constexpr int ABREAST = Shape::ABREAST, ACROSS = Shape::N_TILES / ABREAST;                                                       \
-    const int cluster = blockIdx.x / 8, rank = blockIdx.x % 8, down = cluster / ACROSS * Shape::BELOW + rank / ABREAST;              \
-    const int tile = down * Shape::N_TILES + cluster % ACROSS * ABREAST + rank % ABREAST;                                            \
-    if (down * BM < args.rows) gemm<Shape>(&a, &b, SwappedEpilogue<Shape>(&out, args.bias), args.rows, tile, gridDim.x, args.early); \
+#define GEMM_PROJ_SWAPPED(BM, BN, STAGES)                                                                                                            \
+  extern "C" __global__ void __cluster_dims__(8, 1, 1)                                                                                               \
+      __launch_bounds__(GemmShape<BM, BN, D, FFN, STAGES, 1, false, 256 / BN, BN / 32, true>::THREADS, 1)                                            \
+      gemm_proj_##BM##x##BN##_swapped(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,                                  \
+                                      const __grid_constant__ CUtensorMap x1, const __grid_constant__ CUtensorMap out, const ProjSwappedArgs args) { \
+    using Shape = GemmShape<BM, BN, D, FFN, STAGES, 1, false, 256 / BN, BN / 32, true>;                                                              \
+    constexpr int ABREAST = Shape::ABREAST, ACROSS = Shape::N_TILES / ABREAST;                                                                       \
+    const int cluster = blockIdx.x / 8, rank = blockIdx.x % 8, down = cluster / ACROSS * Shape::BELOW + rank / ABREAST;                              \
+    const int tile = down * Shape::N_TILES + cluster % ACROSS * ABREAST + rank % ABREAST;                                                            \
+    if (down * BM < args.rows) gemm<Shape>(&a, &b, SwappedEpilogue<Shape>(&x1, &out, args.bias), args.rows, tile, gridDim.x, args.early);            \
   }
 
 GEMM_PROJ_SWAPPED(32, 64, 9)

@@ -343,7 +343,8 @@ impl Call<'_> {
             }
             Gemm::Fc => maps.map(&views::out(Element::F16, w.f, columns, rows, slab(tile)).encode()?),
             Gemm::Proj if tile.swapped => {
-                maps.map(&views::out_in(Element::F32, w.x1, columns, rows, [32, tile.m as u32]).encode()?)
+                let boxes = |base| views::out_in(Element::F32, base, columns, rows, [32, tile.m as u32]).encode();
+                maps.map(&boxes(w.x1)?).map(&boxes(self.buffers.output)?)
             }
             Gemm::Proj => maps,
         })
