@@ -5,10 +5,10 @@
 #include "cast/cast_sm90a.cuh"
 
 #define ATTENTION(NAME, R, G, KEYS, STAGES)                                                                                    \
-  extern "C" __global__ void __launch_bounds__(AttentionTile<R, G, KEYS, STAGES, false>::THREADS, 1)                            \
+  extern "C" __global__ void __launch_bounds__(AttentionTile<R, G, KEYS, STAGES, false>::THREADS, 1)                           \
       NAME(const __grid_constant__ CUtensorMap qkv, const __grid_constant__ CUtensorMap att, int seq_len, const CastArgs cast, \
            const float2* longest) {                                                                                            \
-    using Tile = AttentionTile<R, G, KEYS, STAGES, false>;                                                                      \
+    using Tile = AttentionTile<R, G, KEYS, STAGES, false>;                                                                     \
     if (blockIdx.y >= HEADS) {                                                                                                 \
       pdl_launch();                                                                                                            \
       constexpr int CAST_STAGES = (Tile::SMEM_BYTES - 1024) / 16400, GROUP = Tile::ROW_GROUPS == 1 ? 128 : Tile::THREADS - 32; \

@@ -9,7 +9,7 @@ struct SwappedEpilogue : GemmEpilogue {
   static constexpr bool BEGINS = true;
   static constexpr int BOX_BARRIER = LEAD_BARRIER + S::WARPGROUPS;  // and one more for each box after the first
   static constexpr int SHARED_BYTES = 0, BOX = S::BM * 128, GROUPS = S::BM / 8;  // of eight rows
-  static constexpr int BOXES = 2 * BOX <= S::STAGE_BYTES ? 2 : 1;      // in a stage
+  static constexpr int BOXES = 2 * BOX <= S::STAGE_BYTES ? 2 : 1;                // in a stage
   static constexpr int FETCHES = 2 * S::WARPGROUPS / BOXES;
   static_assert(S::SWAPPED && BOX <= S::STAGE_BYTES && FETCHES <= S::STAGES, "stages for all boxes");
 

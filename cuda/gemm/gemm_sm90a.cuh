@@ -7,7 +7,9 @@
    (N, K). Where N is no multiple of BN the last tile of a row hangs over the edge: zeros for B, nothing stored. The one trick: near the end of a
    tile each warpgroup lets the one before it finish its last LEAD k-blocks alone. The tensor cores stay busy, and the
    first warpgroup's epilogue (and, with more tiles, its next start) runs under the others' products.
-   Swapped tiles hold few columns and as many rows as make the blocks fill the chip; their clusters have a tile each.
+   A swapped tile is multiplied transposed, BN / 64 warpgroups 64 columns x BM each: wgmma wants 64 of what it calls rows, but takes any multiple of eight of
+   what it calls columns, so that such tiles fill the chip at whatever number of rows. Clusters of tiles are there because multiprocessors of one part of the
+   chip that ask for the same bytes at the same time get more of them; their blocks do not wait for each other.
    Rows behind the last whole tile, 16 at most, may come along as a tail (gemm_*_tail): where one more row of tiles would be more blocks than
    multiprocessors. Each of the tiles above each other then multiplies them by a few of the columns that they have in common, in its first warpgroup.
    Limiter: the wgmma rate at the clock that holds under it; of tiles that draw more than 55 bytes a clock beside it (64 x 192: 85), what comes into a
@@ -29,13 +31,12 @@ template <int BM_, int BN_, int N_, int K_, int STAGES_, int SPLITS_ = 1, bool T
 struct GemmShape {
   static constexpr int BM = BM_, BN = BN_, N = N_, K = K_, STAGES = STAGES_;
   static constexpr int SPLITS = SPLITS_;  // blocks of a cluster that share a tile, each with its part of K
-  // wgmma wants 64 of what it calls rows. A swapped tile, which may have any number of groups of eight, is multiplied transposed: its columns are those rows
   static constexpr bool SWAPPED = SWAPPED_;
   // Tiles of a cluster: neighbours in a row, and rows of them. Two ranks that follow each other run on one pair of multiprocessors (an H200, by %smid): there
   // blocks with the same part of K of two tiles ask for the same A at the same time, parts of one tile for nothing in common
   static constexpr int ABREAST = ABREAST_, BELOW = BELOW_, CLUSTER = SPLITS * ABREAST * BELOW;
-  // Of K in a stage. Each round of the loop costs about 120 clocks beside its products, which the four of so small a tile, or of one lone warpgroup that never
-  // waits for bytes, do not hide
+  // Of K in a stage. Each round of the loop costs about 120 clocks beside its products, which four of a lone warpgroup do not hide where they are short or bytes
+  // come late (swapped 64 x 104: 1024 rows -0.3 to -0.5, H200)
   static constexpr int DEPTH = BN == 64 && (SWAPPED || BM == 64) ? 128 : 64;
   static constexpr int N_TILES = (N + BN - 1) / BN;
   static constexpr int K_BLOCKS = K / DEPTH / SPLITS;
