@@ -35,8 +35,8 @@ struct GemmShape {
   // Tiles of a cluster: neighbours in a row, and rows of them. Two ranks that follow each other run on one pair of multiprocessors (an H200, by %smid): there
   // blocks with the same part of K of two tiles ask for the same A at the same time, parts of one tile for nothing in common
   static constexpr int ABREAST = ABREAST_, BELOW = BELOW_, CLUSTER = SPLITS * ABREAST * BELOW;
-  // Of K in a stage. Each round of the loop costs about 120 clocks beside its products, which four of a lone warpgroup do not hide where they are short or bytes
-  // come late (swapped 64 x 104: 1024 rows -0.3 to -0.5, H200)
+  // Of K in a stage. Each round of the loop costs about 120 clocks beside its products, which four of a lone warpgroup do not hide where they are short or
+  // bytes come late (swapped 64 x 104: 1024 rows -0.3 to -0.5, H200)
   static constexpr int DEPTH = BN == 64 && (SWAPPED || BM == 64) ? 128 : 64;
   static constexpr int N_TILES = (N + BN - 1) / BN;
   static constexpr int K_BLOCKS = K / DEPTH / SPLITS;
@@ -246,9 +246,9 @@ struct GemmEpilogue {
   static __device__ void help(int, int) {}
 };
 
-/* An epilogue has SHARED_BYTES; PREPARED; BEGINS, whether begin() fills the sums that products are added to; HELPED, whether the block has a warp
-   more, which calls help(); CLUSTER_PHASES, how often the blocks of a cluster meet (the first time after init(), which the epilogue awaits before it touches a peer; a
-   block of a cluster has one tile); and the functions
+/* An epilogue has SHARED_BYTES; PREPARED; BEGINS, whether begin() fills the sums that products are added to; HELPED, whether the block has a warp more,
+   which calls help(); CLUSTER_PHASES, how often the blocks of a cluster meet (the first time after init(), which the epilogue awaits before it touches a
+   peer; a block of a cluster has one tile); and the functions
 
      init()              called by the producer thread before anything else
 
