@@ -288,6 +288,29 @@ fn a_grid_that_waits_for_itself_fits_the_chip() {
     }
 }
 
+/// Tiles that hang over the last row read on behind their left operand: in h, behind which f lies, or in f, behind which statistics and `x_copy` do
+/// (src/cuda/workspace.rs).
+#[test]
+fn what_hangs_over_the_last_row_stays_in_the_workspace() {
+    const TILE_ROWS: usize = 128;
+    for (sms, shape, plan) in plans() {
+        let (rows, whole) = (shape.rows(), shape.rows().next_multiple_of(TILE_ROWS));
+        for launch in &plan {
+            let (gemm, tile) = match launch.kernel {
+                Kernel::Gemm { gemm, tile } => (gemm, tile),
+                Kernel::FcScaled { tile } => (Gemm::Fc, tile),
+                Kernel::Apart { tile } => (Gemm::AttnProj, tile),
+                _ => continue,
+            };
+            let form = product::tiles(gemm)[tile];
+            let over = (rows.div_ceil(form.m) * form.m).saturating_sub(whole);
+            let (row, behind) =
+                if gemm == Gemm::Proj { (2 * 3072, 192 * whole + 4 * 768 * rows) } else { (2 * 768, 2 * 3072 * whole) };
+            assert!(form.tail > 0 || over * row <= behind, "{shape:?} on {sms}: {launch:?}");
+        }
+    }
+}
+
 #[test]
 fn every_launch_is_one_that_the_gpu_accepts() {
     for (sms, shape, plan) in plans() {
