@@ -101,10 +101,10 @@ pub fn prepared(arch: Arch) {
     let host_weights = weights(14);
     let weights = Memory::of(&host_weights);
     for causal in [false, true] {
-        let options = BlockOptions { causal, max_tokens: 1100, ..BlockOptions::default() };
+        let options = BlockOptions { causal, max_tokens: 1600, ..BlockOptions::default() };
         let block = Prepared::on(device(arch), &weight_span(&weights), options).expect("create");
         for (batch, seq_len) in
-            [(1, 1), (5, 1), (8, 1), (9, 1), (40, 1), (1, 65), (3, 33), (2, 128), (7, 130), (1, 1024)]
+            [(1, 1), (5, 1), (8, 1), (9, 1), (40, 1), (1, 65), (3, 33), (2, 128), (7, 130), (12, 130), (1, 1024)]
         {
             let host_x = Random::new((batch * seq_len) as u64).uniforms(batch * seq_len * D);
             let (x, output) = (Memory::of(&host_x), Memory::poisoned(host_x.len()));
