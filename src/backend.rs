@@ -45,7 +45,7 @@ pub enum Block {
     /// On the host.
     Cpu(CpuBlock),
     /// On a GPU.
-    Cuda(Prepared),
+    Cuda(Box<Prepared>),
 }
 
 impl Block {
@@ -53,7 +53,7 @@ impl Block {
     pub fn create(weights: usize, options: BlockOptions) -> Result<Self, Error> {
         let weights = Span::weights(weights)?;
         match driver()? {
-            Some(driver) => Prepared::create(driver, &weights, options).map(Self::Cuda),
+            Some(driver) => Prepared::create(driver, &weights, options).map(|block| Self::Cuda(Box::new(block))),
             None => match (options.device, Knobs::get()?.device) {
                 (Some(ordinal), Device::Any) => Err(Error::NoDevice(format!("options->device is {ordinal}"))),
                 _ => Ok(Self::Cpu(CpuBlock { weights: RwLock::new(copy(host::read(&weights)?)?), options })),

@@ -9,7 +9,8 @@ use libtest_mimic::{Arguments, Completion, Trial};
 use solve::cuda::arch::Arch;
 use solve::cuda::exact;
 use solve::cuda::hopper::plan::{
-    ATTENTION, ATTENTION_PROJ, Chip, Gemm, Launch, attention_forms, direct, product, qkv_attention, shared,
+    ATTENTION, ATTENTION_PROJ, Chip, DEALT_KEYS, Gemm, Launch, PART_BYTES, attention_forms, direct, product,
+    qkv_attention, shared,
 };
 use solve::cuda::portable::plan::{TILES, cast};
 use solve::cuda::workspace::{packed, vectors};
@@ -181,7 +182,7 @@ fn hopper_tiles(nvcc: &Path) {
                 let _ = writeln!(
                     source,
                     "namespace tile{number} {{\nusing Shape = {shape}<{m}, {n}, {columns}, {depth}, {stages}, {splits}{more}>;\n\
-                     using Memory = GemmMemory<Shape, {epilogue}>;\n}}"
+                     using Epilogue = {epilogue};\nusing Memory = GemmMemory<Shape, Epilogue>;\n}}"
                 );
                 let Launch { threads, shared, .. } = match kind {
                     "" => product::product_in(chip, gemm, number, tile.m),
@@ -194,6 +195,9 @@ fn hopper_tiles(nvcc: &Path) {
                 equal.push((format!("tile{number}::Shape::THREADS{helper}"), threads as usize));
                 if kind.is_empty() {
                     equal.push((format!("tile{number}::Shape::CLUSTER"), tile.cluster()));
+                }
+                if tile.swapped && gemm == Gemm::Fc {
+                    equal.push((format!("tile{number}::Epilogue::HIGH"), tile.swapped_box()));
                 }
                 if tile.tail > 0 {
                     equal.push((format!("tile{number}::Shape::TAIL_COLUMNS"), tile.tail_columns()));
@@ -231,8 +235,10 @@ fn hopper_tiles(nvcc: &Path) {
 fn hopper_attention(nvcc: &Path) {
     for (file, uses, causal) in [("attention", "ATTENTION", false), ("attention_causal", "ATTENTION_CAUSAL", true)] {
         let (includes, uses) = instances(&format!("attention/{file}_sm90a.cu"), uses);
-        let forms: Vec<_> =
-            attention_forms(causal).map(|form| ATTENTION[form]).filter(|form| form.blocks == 1).collect();
+        let forms: Vec<_> = attention_forms(causal)
+            .map(|form| ATTENTION[form])
+            .filter(|form| form.blocks == 1 && !form.dealt)
+            .collect();
         assert_eq!(uses.len(), forms.len(), "{file}: {uses:?}");
         let mut equal = Vec::new();
         for (form, arguments) in forms.iter().zip(uses) {
@@ -257,6 +263,22 @@ fn hopper_attention(nvcc: &Path) {
         equal.push((format!("{tile}::THREADS)"), 128 * (form.rows + 1)));
     }
     check(nvcc, file, &includes, &equal);
+    let dealt = ATTENTION.iter().find(|form| form.dealt).expect("a form that deals work out");
+    let equal = [
+        ("DealtTile::SMEM_BYTES", dealt.shared as usize),
+        ("DealtTile::THREADS", 128 * (dealt.rows + 1)),
+        ("DealtTile::CASTS", usize::from(dealt.casts)),
+        ("DealtTile::KEYS", DEALT_KEYS),
+        ("PART_BYTES", PART_BYTES),
+        // What src/cuda/hopper/block.rs writes into the arguments.
+        ("sizeof(Dealing)", 20),
+        ("offsetof(DealtArgs, flags)", 24),
+        ("offsetof(DealtArgs, parts)", 32),
+        ("offsetof(DealtArgs, cast)", 40),
+        ("offsetof(DealtArgs, longest) - sizeof(CastArgs)", 40),
+    ];
+    let equal = equal.map(|(name, value)| (name.to_owned(), value));
+    check(nvcc, "attention_dealt", "#include \"attention/attention_dealt_sm90a.cuh\"\n", &equal);
     let equal = [
         ("QkvAttentionSmem::TOTAL", qkv_attention::SHARED),
         ("QkvAttentionTile::THREADS", qkv_attention::THREADS),

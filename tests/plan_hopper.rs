@@ -5,9 +5,9 @@ use std::ops::Range;
 use solve::cuda::block::Shape;
 use solve::cuda::exact;
 use solve::cuda::hopper::plan::{
-    ATTENTION, ATTENTION_PROJ, CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, Chip, DIRECT_ROWS, FEW, FEW_ROWS, FewWeights, Gemm,
-    Kernel, Launch, SHARED_ROWS, attention_forms, direct, forward, prepare, product, qkv_attention, qkv_makes_room,
-    shared, shared_bytes,
+    ATTENTION, ATTENTION_PROJ, CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, Chip, DIRECT_ROWS, Dealing, FEW, FEW_ROWS, FewWeights,
+    Gemm, Kernel, Launch, SHARED_ROWS, attention_forms, dealing, direct, forward, prepare, product, qkv_attention,
+    qkv_makes_room, shared, shared_bytes,
 };
 use solve::precision::SolvePrecision;
 
@@ -226,8 +226,17 @@ fn every_row_is_computed() {
                 Kernel::Attention { form, .. } => {
                     let form = ATTENTION[form];
                     let (groups, heads) = (shape.seq_len.div_ceil(64), 12 * shape.batch);
-                    assert!(form.takes(shape.seq_len), "{what}");
+                    assert!(form.takes(shape), "{what}");
                     let blocks = match form.blocks {
+                        1 if form.dealt => {
+                            let Dealing { shares, row_tiles, key_tiles, share, longer } =
+                                dealing(chip(sms), shape, &form);
+                            assert!(3 * row_tiles as usize >= groups && 2 * key_tiles as usize >= groups, "{what}");
+                            assert!(0 < share && longer < shares, "each has some: {what}");
+                            assert_eq!(shares * share + longer, heads as u32 * row_tiles * key_tiles, "{what}");
+                            assert_eq!(launch.grid, [shares, 1, 1], "{what}");
+                            sms
+                        }
                         1 => groups.div_ceil(form.rows) * heads,
                         // Three row groups divide among the heads without a rest.
                         blocks if form.tail == 0 => groups * heads / form.rows * blocks,

@@ -56,8 +56,8 @@ struct AttentionConsumer {
 
   __device__ __forceinline__ uint32_t rows_smem() const { return smem.q() + row_group * 8192; }
 
-  __device__ __forceinline__ void load_q() {
-    mbarrier_wait_or_fault(smem.q_full(row_group), 0);
+  __device__ __forceinline__ void load_q(uint32_t parity) {
+    mbarrier_wait_or_fault(smem.q_full(row_group), parity);
     if (!T::Q_REGISTERS) return;
     const int lane = this->lane(), r = 16 * warp + (lane & 15);
 #pragma unroll
@@ -91,7 +91,7 @@ struct AttentionConsumer {
   // The first of a tile's keys
   __device__ __forceinline__ int first_key(int tile) const {
     if constexpr (T::OWN_FIRST) return (work.row / T::ROWS + work.tiles - 1 - tile) % work.tiles * T::KEYS;
-    return tile * T::KEYS;
+    return (tile + (T::DEALT ? work.first : 0)) * T::KEYS;
   }
 
   // Keys past the end of the sequence, and in the causal case past the row, get no weight.
@@ -108,7 +108,8 @@ struct AttentionConsumer {
   // Whether all of the warpgroup's scores are known to be small
   __device__ __forceinline__ bool judge() const {
     mbarrier_wait_or_fault(smem.measured(), 0);
-    return __any_sync(~0u, load_shared(smem.squares(row_group)) <= TAME_SQUARES);  // a vote, so that ptxas knows it to be the same for all lanes
+    const bool small = load_shared(smem.squares(T::DEALT ? work.head : row_group)) <= TAME_SQUARES;
+    return __any_sync(~0u, small);  // a vote, so that ptxas knows it to be the same for all lanes
   }
 
   /* Where scores are small, Q becomes log2(e) / 8 Q, so that p is 2^s without a multiplication. Where errors are magnified, with large scores, Q must keep what
@@ -248,8 +249,9 @@ struct AttentionConsumer {
     end();
   }
 
-  __device__ __forceinline__ void run() {
-    load_q();
+  // `parity`: of Q's barrier
+  __device__ __forceinline__ void run(uint32_t parity = 0) {
+    load_q(parity);
     begin();
     if constexpr (T::LENGTHS) {
       const bool small = judge();

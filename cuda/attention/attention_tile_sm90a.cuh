@@ -18,9 +18,11 @@ struct AttentionTile {
   static constexpr int ROW_GROUPS = ROW_GROUPS_, KEY_GROUPS = KEY_GROUPS_, KEYS = KEYS_, STAGES = STAGES_, BLOCKS = BLOCKS_;
   static constexpr bool CAUSAL = CAUSAL_, TAIL = TAIL_, CASTS = CASTS_;
   static constexpr bool OWN_FIRST = false;                                 // the tile of the block's own rows first, then those behind it, round about
+  static constexpr bool DEALT = false;                                     // a block has pieces of several tiles of rows (attention_dealt_tile_sm90a.cuh)
   // Whether it is told how long its queries and keys are (lengths_sm90a.cuh). Up to 640 rows that gains nothing, and tails are not measured.
   static constexpr bool LENGTHS = KEY_GROUPS == 1 && !TAIL;
   static constexpr int SQUARES = LENGTHS ? (ROW_GROUPS + 1) / 2 * 2 : 0;   // of the longest query and key, by row group
+  static constexpr int TELLERS = ROW_GROUPS;                               // threads that tell them
   static constexpr bool PING_PONG = KEY_GROUPS == 1 && ROW_GROUPS > 1;     // row groups take turns at issuing products
   static constexpr bool Q_REGISTERS = KEYS == 64;                          // Q as a register operand, or from shared memory: as measured
   static constexpr bool MASK_EVERY_TILE = CAUSAL && 64 * ROW_GROUPS > KEYS;  // else only a group's first tile can have hidden keys
@@ -133,7 +135,7 @@ __device__ __forceinline__ AttentionWork attention_work(int seq_len, RowGroups g
 // `users`: groups that empty an even stage, and an odd one; `receivers`: groups that hear from the other block of the cluster
 template <class T>
 __device__ __forceinline__ void init_barriers(const AttentionSmem<T>& smem, const int (&users)[2], int receivers) {
-  if (T::LENGTHS) mbarrier_init(smem.measured(), T::OWN_FIRST ? 1 : T::ROW_GROUPS);
+  if (T::LENGTHS) mbarrier_init(smem.measured(), T::TELLERS);
 #pragma unroll
   for (int g = 0; g < T::ROW_GROUPS; g++) mbarrier_init(smem.q_full(g), 1);
 #pragma unroll

@@ -8,7 +8,7 @@ constexpr int HEAD_BLOCKS = 8;  // of a cluster, which has the rows of a head
 struct QkvAttentionTile : AttentionTile<2, 1, 128, 6, false, 1, false, false> {
   static constexpr bool OWN_FIRST = true;
   // Of the longest keys of each half of a block's tile, and of the own queries by row group; and room to align
-  static constexpr int KEY_SQUARES = 2 * HEAD_BLOCKS, SQUARES = KEY_SQUARES + 4;
+  static constexpr int KEY_SQUARES = 2 * HEAD_BLOCKS, SQUARES = KEY_SQUARES + 4, TELLERS = 1;
   static constexpr bool MASK_EVERY_TILE = true;  // the ragged one may be any
   // The warps beside the consumers measure by many registers.
   static constexpr int CONSUMER_REGISTERS = 232, PRODUCER_REGISTERS = 40;

@@ -43,6 +43,7 @@ __device__ __forceinline__ unsigned add_ordered(unsigned* to, unsigned v) {
 __device__ __forceinline__ void add_released(unsigned* to, unsigned v) {
   asm volatile("red.add.release.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(v) : "memory");
 }
+__device__ __forceinline__ void store_released(unsigned* to, unsigned v) { asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(v) : "memory"); }
 __device__ __forceinline__ unsigned load_acquire(const unsigned* p) {
   unsigned v;
   asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");

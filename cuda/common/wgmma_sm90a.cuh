@@ -48,24 +48,24 @@ struct Wgmma;
 #define ACCUMULATORS_32(i) ACCUMULATORS_16(i), ACCUMULATORS_16(i + 16)
 
 // P0..P6: the operand numbers that follow the accumulators.
-#define WGMMA_SHAPE(N, REGISTERS, ACCUMULATORS, P0, P1, P2, P3, P4, P5, P6)                                                                  \
-  template <>                                                                                                                                \
-  struct Wgmma<N> {                                                                                                                          \
-    template <int TRANSPOSE_B, int TRANSPOSE_A = 0>                                                                                          \
-    static __device__ __forceinline__ void ss(float (&d)[N / 2], uint64_t a, uint64_t b, int accumulate) {                                   \
-      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #P2 ", 0;\n"                                                                        \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" REGISTERS "}, %" #P0 ", %" #P1 ", p, 1, 1, %" #P4 ", %" #P3 ";\n}\n"  \
-                   : ACCUMULATORS                                                                                                            \
-                   : "l"(a), "l"(b), "r"(accumulate), "n"(TRANSPOSE_B), "n"(TRANSPOSE_A));                                                   \
-    }                                                                                                                                        \
-    template <int TRANSPOSE_B>                                                                                                               \
-    static __device__ __forceinline__ void rs(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, int accumulate) {                       \
-      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #P5 ", 0;\n"                                                                        \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" REGISTERS "}, {%" #P0 ", %" #P1 ", %" #P2 ", %" #P3 "}, %" #P4  \
-                   ", p, 1, 1, %" #P6 ";\n}\n"                                                                                               \
-                   : ACCUMULATORS                                                                                                            \
-                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(TRANSPOSE_B));                                 \
-    }                                                                                                                                        \
+#define WGMMA_SHAPE(N, REGISTERS, ACCUMULATORS, P0, P1, P2, P3, P4, P5, P6)                                                                        \
+  template <>                                                                                                                                      \
+  struct Wgmma<N> {                                                                                                                                \
+    template <int TRANSPOSE_B, int TRANSPOSE_A = 0>                                                                                                \
+    static __device__ __forceinline__ void ss(float (&d)[N / 2], uint64_t a, uint64_t b, int accumulate) {                                         \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #P2 ", 0;\n"                                                                               \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" REGISTERS "}, %" #P0 ", %" #P1 ", p, 1, 1, %" #P4 ", %" #P3 ";\n}\n" \
+                   : ACCUMULATORS                                                                                                                  \
+                   : "l"(a), "l"(b), "r"(accumulate), "n"(TRANSPOSE_B), "n"(TRANSPOSE_A));                                                         \
+    }                                                                                                                                              \
+    template <int TRANSPOSE_B>                                                                                                                     \
+    static __device__ __forceinline__ void rs(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, int accumulate) {                             \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #P5 ", 0;\n"                                                                               \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" REGISTERS "}, {%" #P0 ", %" #P1 ", %" #P2 ", %" #P3 "}, %" #P4       \
+                   ", p, 1, 1, %" #P6 ";\n}\n"                                                                                                     \
+                   : ACCUMULATORS                                                                                                                  \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(TRANSPOSE_B));                                       \
+    }                                                                                                                                              \
   };
 
 #define ACCUMULATORS_N16 ACCUMULATORS_8(0)

@@ -3,7 +3,7 @@
 use super::arch::Arch;
 use super::device::Device;
 use super::exact;
-use super::hopper::plan::FEW_ROWS;
+use super::hopper::plan::{FEW_ROWS, FLAG_BYTES, MOST_SHARES, PART_BYTES, UNDEALT_ROWS};
 use super::memory::{Buffer, fill, wait};
 use crate::dims::{D, FFN, HEADS, QKV};
 use crate::error::Error;
@@ -62,7 +62,7 @@ const STATISTICS: usize = 192;
 /// Bytes of the squares of each head's longest query and key, a line each.
 const LONGEST_ROWS: usize = 2 * HEADS * 128;
 /// Tiles that hang over the last row write statistics of rows that do not exist, and read what is behind it in h, att and f. So these have room for whole
-/// tiles of 128 rows; those of 192 read on into what lies behind h, and swapped ones of up to 112 into what lies behind f, statistics and `x_copy`.
+/// tiles of 128 rows; FC's of up to 224 rows read on into what lies behind h, and proj's of up to 208 into what lies behind f, statistics and `x_copy`.
 const TILE_ROWS: usize = 128;
 
 const _: () = assert!((packed::LEN * F16).is_multiple_of(256) && (vectors::LEN * F32).is_multiple_of(256));
@@ -97,6 +97,8 @@ pub struct Parts {
     pub statistics: u64,
     /// What QKV tells attention of its queries and keys (cuda/gemm/longest_rows_sm90a.cuh); of Hopper only
     pub longest_rows: u64,
+    /// What blocks of attention whose work is dealt out leave for each other: a flag a block, then their parts; of Hopper only
+    pub shares: u64,
     /// (rows, D) float: x of a call in place
     pub x_copy: u64,
 }
@@ -152,6 +154,9 @@ impl Workspace {
         let parts = workspace.parts();
         fill(parts.alarms, 0, ALARMS_BYTES, Stream::LEGACY)?;
         fill(parts.exact, 0, COUNTERS, Stream::LEGACY)?;
+        if parts.shares != 0 {
+            fill(parts.shares, 0, FLAG_BYTES, Stream::LEGACY)?;
+        }
         if parts.few != 0 {
             // The few-token kernel's counters start from here (cuda/small/exchange.cuh).
             fill(parts.few, 0xff, sizes.few, Stream::LEGACY)?;
@@ -169,7 +174,7 @@ impl Workspace {
     /// Where everything is.
     #[must_use]
     pub fn parts(&self) -> Parts {
-        let Sizes { packed, qkv_transposed, vectors, few, few_weights, exact, rows, x_copy } = self.sizes;
+        let Sizes { packed, qkv_transposed, vectors, few, few_weights, exact, rows, shares, x_copy } = self.sizes;
         let mut next = self.buffer.address();
         let mut take = |bytes: usize| {
             let here = next;
@@ -181,6 +186,7 @@ impl Workspace {
         let [few, few_weights, exact] = [few, few_weights, exact].map(&mut take);
         let stages = take(rows);
         let x_copy = take(x_copy);
+        let shares = take(shares);
         let mut next = stages;
         let [h, x1, f] = per_row(self.device.arch).map(|bytes| {
             let here = next;
@@ -203,6 +209,7 @@ impl Workspace {
             f,
             statistics,
             longest_rows,
+            shares,
             x_copy,
         }
     }
@@ -226,6 +233,8 @@ struct Sizes {
     exact: usize,
     /// `h` to `statistics`, or what the exact kernel keeps a row.
     rows: usize,
+    /// What is in `Parts::shares`.
+    shares: usize,
     x_copy: usize,
 }
 
@@ -237,8 +246,8 @@ impl Sizes {
         let exact = form.fixed + if prepared { form.prepared } else { 0 };
         let exact_rows = whole_tiles * form.per_row;
         if purpose == Purpose::Prepared(SolvePrecision::Exact) {
-            let [packed, qkv_transposed, vectors, few, few_weights, x_copy] = [0; 6];
-            return Self { packed, qkv_transposed, vectors, few, few_weights, exact, rows: exact_rows, x_copy };
+            let [packed, qkv_transposed, vectors, few, few_weights, shares, x_copy] = [0; 7];
+            return Self { packed, qkv_transposed, vectors, few, few_weights, exact, rows: exact_rows, shares, x_copy };
         }
         // A prepared block that never has more than a few rows needs its weights in one fast form only.
         let only_few = hopper && prepared && rows <= FEW_ROWS;
@@ -251,12 +260,13 @@ impl Sizes {
             few_weights: if hopper && prepared { FEW[1] } else { 0 },
             exact,
             rows: stages.max(exact_rows),
+            shares: if hopper && rows > UNDEALT_ROWS { FLAG_BYTES + MOST_SHARES * PART_BYTES } else { 0 },
             x_copy: rows * D * F32,
         }
     }
 
     fn total(&self) -> usize {
-        let Self { packed, qkv_transposed, vectors, few, few_weights, exact, rows, x_copy } = self;
-        ALARMS_BYTES + packed + qkv_transposed + vectors + few + few_weights + exact + rows + x_copy
+        let Self { packed, qkv_transposed, vectors, few, few_weights, exact, rows, shares, x_copy } = self;
+        ALARMS_BYTES + packed + qkv_transposed + vectors + few + few_weights + exact + rows + shares + x_copy
     }
 }

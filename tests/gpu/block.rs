@@ -15,8 +15,8 @@ use super::common::{Random, check_block, reference, weights, worst};
 use super::rig::{Kind, Memory, device};
 
 /// The challenge's sizes and the edges of the tiles.
-const SIZES: [usize; 22] =
-    [1, 2, 4, 16, 17, 30, 63, 64, 65, 100, 128, 129, 256, 300, 515, 700, 1024, 1100, 1200, 1450, 1545, 2060];
+const SIZES: [usize; 23] =
+    [1, 2, 4, 16, 17, 30, 63, 64, 65, 100, 128, 129, 256, 300, 515, 700, 1024, 1100, 1200, 1450, 1545, 2060, 2850];
 
 fn tokens(x: &Memory, output: &Memory, batch: usize, seq_len: usize) -> Tokens {
     Tokens::new(x.address(), output.address(), batch as i32, seq_len as i32).expect("good arguments")
@@ -101,11 +101,22 @@ pub fn prepared(arch: Arch) {
     let host_weights = weights(14);
     let weights = Memory::of(&host_weights);
     for causal in [false, true] {
-        let options = BlockOptions { causal, max_tokens: 1600, ..BlockOptions::default() };
+        let options = BlockOptions { causal, max_tokens: 3000, ..BlockOptions::default() };
         let block = Prepared::on(device(arch), &weight_span(&weights), options).expect("create");
-        for (batch, seq_len) in
-            [(1, 1), (5, 1), (8, 1), (9, 1), (40, 1), (1, 65), (3, 33), (2, 128), (7, 130), (12, 130), (1, 1024)]
-        {
+        for (batch, seq_len) in [
+            (1, 1),
+            (5, 1),
+            (8, 1),
+            (9, 1),
+            (40, 1),
+            (1, 65),
+            (3, 33),
+            (2, 128),
+            (7, 130),
+            (12, 130),
+            (1, 1024),
+            (3, 733),
+        ] {
             let host_x = Random::new((batch * seq_len) as u64).uniforms(batch * seq_len * D);
             let (x, output) = (Memory::of(&host_x), Memory::poisoned(host_x.len()));
             block.forward(&tokens(&x, &output, batch, seq_len), Stream::LEGACY).expect("forward");
@@ -117,7 +128,7 @@ pub fn prepared(arch: Arch) {
 }
 
 /// The forms of attention that know how long keys are (cuda/attention/lengths_sm90a.cuh), also where QKV leaves the last rows unmeasured (1029), and others
-const LONG: [(usize, bool); 9] = [
+const LONG: [(usize, bool); 10] = [
     (130, false),
     (400, true),
     (700, false),
@@ -127,6 +138,7 @@ const LONG: [(usize, bool); 9] = [
     (1100, true),
     (1300, false),
     (2050, false),
+    (2300, false),
 ];
 
 /// One token's keys so long that attention may not take scores for small, in the first tile of keys, the last one, or between: then p would pass the

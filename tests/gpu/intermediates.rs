@@ -11,7 +11,8 @@ use solve::cuda::graph::run_steps;
 use solve::cuda::hopper;
 use solve::cuda::hopper::plan::shared::SHARED;
 use solve::cuda::hopper::plan::{
-    ATTENTION, Chip, Gemm, Kernel, Launch, attention_forms, attention_in, forward, product,
+    ATTENTION, AttentionForm, Chip, FLAG_BYTES, Gemm, Kernel, Launch, UNDEALT_ROWS, attention_forms, attention_in,
+    forward, product,
 };
 use solve::cuda::launch::Step;
 use solve::cuda::memory::copy_in;
@@ -29,7 +30,7 @@ use super::common::{Random, weights, worst};
 use super::rig::{Memory, device, poison, read_floats, read_halves, rounded};
 
 /// (batch, seq_len) around the edges of tiles, of waves and of groups of query rows. Few rows are one kernel on Hopper, without intermediates.
-const SHAPES: [(usize, usize); 24] = [
+const SHAPES: [(usize, usize); 27] = [
     (1, 33),
     (1, 64),
     (1, 65),
@@ -54,6 +55,9 @@ const SHAPES: [(usize, usize); 24] = [
     (1, 2050),
     (1, 900),
     (1, 960),
+    (1, 2113),
+    (4, 700),
+    (2, 1100),
 ];
 
 pub fn stages(arch: Arch) {
@@ -86,7 +90,8 @@ pub fn hopper_forms(arch: Arch) {
                 let Some(mut other) = form(shape, launch) else { continue };
                 // It casts what the other one would, with at least a block.
                 other.cast = launch.cast.clone();
-                let beside = matches!(other.kernel, Kernel::Attention { form, .. } if ATTENTION[form].blocks > 1);
+                let itself = |form: usize| ATTENTION[form].blocks > 1 || ATTENTION[form].dealt;
+                let beside = matches!(other.kernel, Kernel::Attention { form, .. } if itself(form));
                 if !other.cast.is_empty() && !beside {
                     other.grid[usize::from(matches!(other.kernel, Kernel::Attention { .. }))] += 1;
                 }
@@ -111,7 +116,7 @@ pub fn hopper_forms(arch: Arch) {
                 Kernel::Gemm { gemm: other, .. } if other == gemm => {
                     Some(product::product_in(kernels.chip, gemm, tile, shape.rows()))
                 }
-                Kernel::Attention { .. } if gemm == Gemm::Qkv => Some(attention_in(shape, wanting)),
+                Kernel::Attention { .. } if gemm == Gemm::Qkv => Some(attention_in(kernels.chip, shape, wanting)),
                 _ => None,
             });
         }
@@ -130,9 +135,13 @@ pub fn hopper_forms(arch: Arch) {
     }
     for causal in [false, true] {
         for form in attention_forms(causal) {
-            let rows = if ATTENTION[form].tail > 0 { 400 } else { 420 };
+            let rows = match ATTENTION[form] {
+                AttentionForm { tail, .. } if tail > 0 => 400,
+                AttentionForm { dealt: true, .. } => UNDEALT_ROWS + 1,
+                _ => 420,
+            };
             run(Shape { causal, ..of(rows) }, &|shape, launch| {
-                matches!(launch.kernel, Kernel::Attention { .. }).then(|| attention_in(shape, form))
+                matches!(launch.kernel, Kernel::Attention { .. }).then(|| attention_in(kernels.chip, shape, form))
             });
         }
     }
@@ -143,7 +152,7 @@ pub fn fewer_multiprocessors(arch: Arch) {
     let Kernels::Hopper(kernels) = &device(arch).kernels else { panic!("{} has other kernels", arch.name()) };
     let host_weights = weights(92);
     let weights = Memory::of(&host_weights);
-    for (sms, seq_len) in [(78, 65), (78, 128), (78, 200), (78, 700), (114, 100), (114, 256)] {
+    for (sms, seq_len) in [(78, 65), (78, 128), (78, 200), (78, 700), (78, 2200), (114, 100), (114, 256)] {
         let chip = Chip { sms, clusters: [sms / 2 - 1, sms / 4 - 1, sms / 8 - 1], heads: sms / 8 - 1 };
         let precision = SolvePrecision::Fast;
         let shape = Shape { batch: 1, seq_len, causal: false, prepared: false, precision, guarded: true };
@@ -214,6 +223,10 @@ fn check(
     let launches = ran.expect("forward");
     let got_output = output.read();
     output.check_guards();
+    if parts.shares != 0 {
+        let flags = read_floats(parts.shares, FLAG_BYTES / 4);
+        assert!(flags.iter().all(|flag| flag.to_bits() == 0), "flags that nobody has reset, {shape:?}");
+    }
     qkv.check_guards();
     x1.check_guards();
     let behind = read_halves(parts.qkv + 2 * (rows * QKV) as u64, room * QKV);

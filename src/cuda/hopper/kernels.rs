@@ -157,6 +157,7 @@ pub fn symbol(kernel: Kernel) -> String {
             let kind = match causal {
                 true => "_causal",
                 false if form.tail > 0 => "_tail",
+                false if form.dealt => "_dealt",
                 false => "",
             };
             format!("attention_{}x{}{blocks}_f16{kind}", form.rows, form.keys)

@@ -20,27 +20,46 @@ pub struct AttentionForm {
     pub shared: u32,
     /// Time of a block for 1024 keys in 0.01 us, measured on an H200.
     cost: usize,
+    /// Time of a block beside that, where it is not the first of its multiprocessor (H100). Dealt out, of a unit.
+    start: usize,
     /// The longest sequence for which that holds, where attention is not causal. Beyond, clusters are faster, above all beside the cast (H100).
     most: usize,
     /// Whether each block can cast beside its own work, where attention is not causal.
     pub casts: bool,
+    /// Whether a block for each multiprocessor gets an even share of all tiles of keys. Not for causal attention.
+    pub dealt: bool,
 }
 
-/// Time of attention beside that of its blocks, in 0.01 us.
+/// Time of attention beside that of its blocks, in 0.01 us; and what more it takes if dealt out (H100).
 const ATTENTION_COST: usize = 250;
+const DEALT_COST: usize = 260;
+/// Keys of a tile of dealt work.
+pub const DEALT_KEYS: usize = 128;
+/// The most blocks among which work is dealt out: the workspace has room for a flag and a part of each.
+pub const MOST_SHARES: usize = 144;
+/// Bytes of all flags.
+pub const FLAG_BYTES: usize = 1024;
+/// Bytes of a part (cuda/attention/attention_dealt_tile_sm90a.cuh).
+pub const PART_BYTES: usize = 3 * (64 * 64 * 4 + 128 * 16);
+/// Rows of a call up to which work is not dealt out: it would gain nothing, and no multiprocessor may be left without a share.
+pub const UNDEALT_ROWS: usize = 2048;
+/// Rows beyond which it is not either: tiles are counted by 31 bits.
+const MOST_DEALT_ROWS: usize = 1 << 20;
+const _: () = assert!(4 * MOST_SHARES <= FLAG_BYTES);
 
 /// The forms that attention is compiled for.
-pub const ATTENTION: [AttentionForm; 5] = [
-    AttentionForm { most: 640, ..AttentionForm::of(1, 2, 177_352, 520) },
-    AttentionForm { casts: true, ..AttentionForm::of(2, 1, 214_456, 860) },
-    AttentionForm { casts: true, ..AttentionForm::of(3, 1, 222_672, 1060) },
-    AttentionForm { blocks: 2, casts: true, ..AttentionForm::of(3, 1, 184_808, 610) },
-    AttentionForm { blocks: 2, casts: true, tail: 16, ..AttentionForm::of(3, 1, 184_784, 610) },
+pub const ATTENTION: [AttentionForm; 6] = [
+    AttentionForm { most: 640, ..AttentionForm::of(1, 2, 177_352, 520, 100) },
+    AttentionForm { casts: true, ..AttentionForm::of(2, 1, 214_456, 860, 100) },
+    AttentionForm { casts: true, ..AttentionForm::of(3, 1, 222_672, 1060, 120) },
+    AttentionForm { blocks: 2, casts: true, ..AttentionForm::of(3, 1, 184_808, 610, 260) },
+    AttentionForm { blocks: 2, casts: true, tail: 16, ..AttentionForm::of(3, 1, 184_784, 610, 260) },
+    AttentionForm { dealt: true, casts: true, ..AttentionForm::of(3, 1, 222_736, 1072, 50) },
 ];
 
 impl AttentionForm {
-    const fn of(rows: usize, keys: usize, shared: u32, cost: usize) -> Self {
-        Self { rows, keys, blocks: 1, tail: 0, shared, cost, most: usize::MAX, casts: false }
+    const fn of(rows: usize, keys: usize, shared: u32, cost: usize, start: usize) -> Self {
+        Self { rows, keys, blocks: 1, tail: 0, shared, cost, start, most: usize::MAX, casts: false, dealt: false }
     }
 
     /// Whether QKV has to tell it how long its queries and keys are (`LENGTHS` in cuda/attention/attention_tile_sm90a.cuh).
@@ -49,14 +68,15 @@ impl AttentionForm {
         self.keys == 1 && self.tail == 0
     }
 
-    /// Whether it can take sequences of this length.
+    /// Whether it can take such sequences.
     #[must_use]
-    pub fn takes(&self, seq_len: usize) -> bool {
-        self.tail == 0 || (seq_len > 64 && (1..=self.tail).contains(&(seq_len % 64)))
+    pub fn takes(&self, shape: Shape) -> bool {
+        let tail = shape.seq_len > 64 && (1..=self.tail).contains(&(shape.seq_len % 64));
+        (self.tail == 0 || tail) && (!self.dealt || (UNDEALT_ROWS < shape.rows() && shape.rows() <= MOST_DEALT_ROWS))
     }
 
     fn suits(&self, shape: Shape) -> bool {
-        self.takes(shape.seq_len) && (shape.causal || shape.seq_len <= self.most)
+        self.takes(shape) && (shape.causal || shape.seq_len <= self.most)
     }
 
     /// Groups of 64 rows of a sequence, without its tail.
@@ -74,7 +94,7 @@ impl AttentionForm {
 
 /// Those that there are for causal attention or not.
 pub fn attention_forms(causal: bool) -> impl Iterator<Item = usize> {
-    (0..ATTENTION.len()).filter(move |&form| !causal || ATTENTION[form].blocks == 1)
+    (0..ATTENTION.len()).filter(move |&form| !causal || (ATTENTION[form].blocks == 1 && !ATTENTION[form].dealt))
 }
 
 /// Those that can do this.
@@ -85,7 +105,7 @@ fn forms_for(shape: Shape) -> impl Iterator<Item = usize> {
 pub(super) fn attention(chip: Chip, shape: Shape) -> Launch {
     let time = |form: &usize| form_time(chip, shape, &ATTENTION[*form]);
     let form = forms_for(shape).min_by_key(time).unwrap_or(0);
-    attention_in(shape, form)
+    attention_in(chip, shape, form)
 }
 
 pub(super) fn time(chip: Chip, shape: Shape) -> usize {
@@ -95,14 +115,22 @@ pub(super) fn time(chip: Chip, shape: Shape) -> usize {
 /// Time of attention in this form, in 0.01 us.
 fn form_time(chip: Chip, shape: Shape, form: &AttentionForm) -> usize {
     let blocks = blocks(shape, form);
-    let thousandths = if shape.causal {
+    if form.dealt {
+        let Dealing { shares, share, longer, .. } = dealing(chip, shape, form);
+        let tiles = (share + longer.min(1)) as usize;
+        return ATTENTION_COST
+            + DEALT_COST
+            + tiles * DEALT_KEYS * form.cost / 1024
+            + blocks / shares as usize * form.start;
+    }
+    if shape.causal {
         // The blocks with the most keys come first and the others, half as long in the mean, fill the gaps, but not wholly.
-        (blocks * 500 / chip.sms + 300).max(1000)
-    } else {
-        let resident = if form.blocks > 1 { form.blocks * chip.clusters[0].max(1) } else { chip.sms };
-        blocks.div_ceil(resident) * 1000
-    };
-    ATTENTION_COST + thousandths * shape.seq_len / 1024 * form.cost / 1000
+        let thousandths = (blocks * 500 / chip.sms + 300).max(1000);
+        return ATTENTION_COST + thousandths * shape.seq_len / 1024 * form.cost / 1000;
+    }
+    let resident = if form.blocks > 1 { form.blocks * chip.clusters[0].max(1) } else { chip.sms };
+    let waves = blocks.div_ceil(resident);
+    ATTENTION_COST + waves * shape.seq_len * form.cost / 1024 + (waves - 1) * form.start
 }
 
 /// Row groups are those of a head, but clusters take theirs from all heads, and so do the blocks of tails.
@@ -116,14 +144,47 @@ fn blocks(shape: Shape, form: &AttentionForm) -> usize {
     }
 }
 
+/// How the tiles of all units, each so many rows of a head and all of its keys, are dealt out.
+#[derive(Clone, Copy, Debug)]
+pub struct Dealing {
+    /// Blocks, one a multiprocessor.
+    pub shares: u32,
+    /// Units of a head.
+    pub row_tiles: u32,
+    /// Tiles of a unit.
+    pub key_tiles: u32,
+    /// Tiles of a block.
+    pub share: u32,
+    /// Blocks that have one more.
+    pub longer: u32,
+}
+
+/// How a call's attention is dealt out.
+#[must_use]
+pub fn dealing(chip: Chip, shape: Shape, form: &AttentionForm) -> Dealing {
+    let (shares, key_tiles) = (chip.sms.min(MOST_SHARES), shape.seq_len.div_ceil(DEALT_KEYS));
+    let tiles = blocks(shape, form) * key_tiles;
+    Dealing {
+        shares: count(shares),
+        row_tiles: count(shape.seq_len.div_ceil(64 * form.rows)),
+        key_tiles: count(key_tiles),
+        share: count(tiles / shares),
+        longer: count(tiles % shares),
+    }
+}
+
 /// The launch of attention in this form.
 #[must_use]
-pub fn attention_in(shape: Shape, form: usize) -> Launch {
-    let AttentionForm { rows, keys, shared, .. } = ATTENTION[form];
+pub fn attention_in(chip: Chip, shape: Shape, form: usize) -> Launch {
+    let AttentionForm { rows, keys, shared, dealt, .. } = ATTENTION[form];
     let (groups, heads) = (count(shape.seq_len.div_ceil(64 * rows)), count(HEADS));
-    let (batch, working) = (count(shape.batch), count(blocks(shape, &ATTENTION[form])));
+    let batch = count(shape.batch);
+    let working = match dealt {
+        true => dealing(chip, shape, &ATTENTION[form]).shares,
+        false => count(blocks(shape, &ATTENTION[form])),
+    };
     let grid = match (ATTENTION[form].blocks, shape.causal) {
-        (1, false) => [groups, heads, batch],
+        (1, false) if !dealt => [groups, heads, batch],
         (1, true) => [heads, groups, batch],
         _ => [working, 1, 1],
     };

@@ -20,7 +20,10 @@ use std::ops::Range;
 pub use crate::cuda::block::Gemm;
 use crate::cuda::block::Shape;
 use crate::dims::{D, FFN, QKV};
-pub use attention::{ATTENTION, AttentionForm, attention_forms, attention_in};
+pub use attention::{
+    ATTENTION, AttentionForm, DEALT_KEYS, Dealing, FLAG_BYTES, MOST_SHARES, PART_BYTES, UNDEALT_ROWS, attention_forms,
+    attention_in, dealing,
+};
 pub use attention_proj::{ATTENTION_PROJ, AttentionProjForm, ROW_TILES};
 pub use cast::{CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, qkv_makes_room};
 use cast::{CHUNKS_PROJ, FEWEST_WORKERS, NOTHING, cast_layernorm, casting};

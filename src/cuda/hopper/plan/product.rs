@@ -108,7 +108,7 @@ impl Tile {
         (self.fewest_rows..=self.most_rows).contains(&rows) && (self.tail == 0 || fits)
     }
 
-    /// Of K in a stage of the ring, for fp16 weights: so small a tile needs more products between one wait and the next.
+    /// Of K in a stage of the ring, for fp16 weights: tiles of 64 columns, of 64 rows or swapped, need more products between one wait and the next.
     #[must_use]
     pub fn depth(&self) -> u32 {
         if self.n == 64 && (self.swapped || self.m == 64) { 128 } else { 64 }
