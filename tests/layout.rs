@@ -170,6 +170,7 @@ fn hopper_tiles(nvcc: &Path) {
                     "_scaled" => epilogue.replace("true", "true, UNSCALED"),
                     _ if tile.swapped => epilogue
                         .replace("Exchange", "Swapped")
+                        .replace("HalfEpilogue<Shape, false>", "SwappedHalfEpilogue<Shape, false, false, true>")
                         .replace("HalfEpilogue<Shape, true>", "SwappedHalfEpilogue<Shape, false>"),
                     _ => epilogue.to_owned(),
                 };
@@ -196,7 +197,7 @@ fn hopper_tiles(nvcc: &Path) {
                 if kind.is_empty() {
                     equal.push((format!("tile{number}::Shape::CLUSTER"), tile.cluster()));
                 }
-                if tile.swapped && gemm == Gemm::Fc {
+                if tile.swapped && gemm != Gemm::Proj {
                     equal.push((format!("tile{number}::Epilogue::HIGH"), tile.swapped_box()));
                 }
                 if tile.tail > 0 {

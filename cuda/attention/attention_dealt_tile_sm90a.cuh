@@ -1,5 +1,5 @@
-/* Attention whose work is dealt out evenly: every block, one a multiprocessor, gets as many tiles of keys as any other, one at most more or less. A head's rows in
-   units of 192 would be 144 units at 2113 rows, of which 132 multiprocessors have no more than twelve to do in a second wave.
+/* Attention whose work is dealt out evenly: every block, one a multiprocessor, gets as many tiles of keys as any other, one at most more or less. Units of 192
+   rows of a head would be 144 blocks at 2113 rows, of which 132 multiprocessors have no more than twelve to do in a second wave.
 
    The tiles of all units, one unit behind the other and each from its last keys down, are a line, of which a block's share is a piece. So a share begins in the
    midst of one unit and ends in the midst of another. Of a unit's parts the one with its beginning is finished by its block, which does that last; the others,

@@ -1,13 +1,13 @@
-/* out(rows, N) fp16 = gelu_tanh(C + bias), or gelu_tanh(factor C + bias) with a factor for each row, for swapped tiles, of which a thread has two columns and
-   pairs of rows. stmatrix turns them as it stores them. The four warps of a warpgroup fill boxes of 64 columns together, and the copy engine stores each as
-   soon as it is there. As HalfEpilogue otherwise. */
+/* out(rows, N) fp16 = act(C + bias), or act(factor C + bias) with a factor for each row, for swapped tiles, of which a thread has two columns and pairs of
+   rows. stmatrix turns them as it stores them. The four warps of a warpgroup fill boxes of 64 columns together, and the copy engine stores each as soon as it
+   is there. As HalfEpilogue otherwise. */
 #pragma once
 #include "gemm/epilogue_half_sm90a.cuh"
 
-template <class S, bool SCALED>
+template <class S, bool SCALED, bool GELU = true, bool LONGEST = false>
 struct SwappedHalfEpilogue : GemmEpilogue {
   static constexpr bool BEGINS = !SCALED, HELPED = SCALED;
-  static constexpr int BOXES = S::BM % 32 == 0 ? 2 : 3, HIGH = S::BM / BOXES, BOX_BYTES = HIGH * 128;
+  static constexpr int BOXES = S::BM % 32 == 0 ? 2 : S::BM % 48 == 0 ? 3 : 1, HIGH = S::BM / BOXES, BOX_BYTES = HIGH * 128;
   static constexpr int FACTORS = S::WARPGROUPS * BOXES * BOX_BYTES;
   static constexpr int SHARED_BYTES = FACTORS + (SCALED ? 4 * S::BM : 0);
   static constexpr int BOX_BARRIER = LEAD_BARRIER + S::WARPGROUPS;  // and one more for each warpgroup after the first
@@ -17,6 +17,7 @@ struct SwappedHalfEpilogue : GemmEpilogue {
   const float* bias;       // (N)
   int rows;
   RowScaling scaling = {nullptr, nullptr, 0};
+  const LongestRows* longest;  // an argument of the kernel, so that it takes no registers
   uint32_t boxes, factors, found, taken, parity = 0;
   bool first = true;
   float biases[2];  // of columns lane / 4 and lane / 4 + 8
@@ -90,6 +91,9 @@ struct SwappedHalfEpilogue : GemmEpilogue {
     }
     if (sends) bulk_commit();
     if (HELPED) mbarrier_arrive(taken);  // behind the factors' use: a load may still be on its way
+    // While the boxes leave. One lies behind the other, so that any 16 rows are a box of 16, with all columns of the warpgroup.
+    if (LONGEST && longest->squares != nullptr && n < 2 * D)
+      for (int r = warp % 4 * 16; r < S::BM; r += 64) longest->measure<64, 1>(boxes + r * 128, row + r, n / 64 * 64);
   }
 
   // A group of eight rows, of the tile the one `row` and on: those of the lane's first column, and of its second
@@ -100,7 +104,8 @@ struct SwappedHalfEpilogue : GemmEpilogue {
 #pragma unroll
       for (int i = 0; i < 4; i++) x[i] = fmaf(x[i], i % 2 == 0 ? factor.x : factor.y, biases[i / 2]);
     }
-    for (float& e : x) e = gelu_tanh(e);
+    if (GELU)
+      for (float& e : x) e = gelu_tanh(e);
     low = pack_half2(x[0], x[1]);
     high = pack_half2(x[2], x[3]);
   }

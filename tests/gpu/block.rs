@@ -128,7 +128,7 @@ pub fn prepared(arch: Arch) {
 }
 
 /// The forms of attention that know how long keys are (cuda/attention/lengths_sm90a.cuh), also where QKV leaves the last rows unmeasured (1029), and others
-const LONG: [(usize, bool); 10] = [
+const LONG: [(usize, bool); 11] = [
     (130, false),
     (400, true),
     (700, false),
@@ -137,6 +137,7 @@ const LONG: [(usize, bool); 10] = [
     (1029, true),
     (1100, true),
     (1300, false),
+    (1450, false),
     (2050, false),
     (2300, false),
 ];

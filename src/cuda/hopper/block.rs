@@ -329,6 +329,9 @@ impl Call<'_> {
         let Buffers { parts: w, rows, .. } = *self.buffers;
         let columns = gemm.columns();
         Ok(match gemm {
+            Gemm::Qkv if tile.swapped => {
+                maps.map(&views::out_in(Element::F16, w.qkv, columns, rows, [64, tile.swapped_box() as u32]).encode()?)
+            }
             Gemm::Qkv => {
                 let maps = maps.map(&views::out(Element::F16, w.qkv, columns, rows, slab(tile)).encode()?);
                 let rest = tile.n as u32 % slab(tile);

@@ -120,10 +120,14 @@ impl Tile {
         !self.n.is_multiple_of(32)
     }
 
-    /// Rows of the boxes in which a swapped FC's results leave.
+    /// Rows of the boxes in which the results of a swapped QKV or FC leave.
     #[must_use]
     pub fn swapped_box(&self) -> usize {
-        if self.m.is_multiple_of(32) { self.m / 2 } else { self.m / 3 }
+        match self.m {
+            m if m.is_multiple_of(32) => m / 2,
+            m if m.is_multiple_of(48) => m / 3,
+            m => m,
+        }
     }
 
     pub(super) fn tiles(&self, rows: usize, columns: usize) -> usize {
@@ -138,7 +142,7 @@ impl Tile {
     }
 }
 
-const QKV_TILES: [Tile; 7] = [
+const QKV_TILES: [Tile; 10] = [
     Tile::new(64, 64, 215_208, 240),
     Tile::new(64, 96, 207_064, 340).up_to(256),
     Tile::new(128, 96, 207_016, 435),
@@ -148,6 +152,9 @@ const QKV_TILES: [Tile; 7] = [
     Tile::new(128, 144, 231_576, 520).with_tail(),
     Tile::new(128, 192, 223_368, 695),
     Tile::new(192, 192, 231_544, 1000),
+    Tile::new(208, 128, 183_416, 725).up_to(5376).swapped(),
+    Tile::new(224, 128, 193_656, 775).up_to(5376).swapped(),
+    Tile::new(256, 128, 214_136, 885).up_to(5376).swapped(),
 ];
 const ATTN_PROJ_TILES: [Tile; 4] = [
     Tile::new(64, 96, 211_144, 490).up_to(512),
