@@ -97,7 +97,9 @@ pub struct Parts {
     pub statistics: u64,
     /// What QKV tells attention of its queries and keys (cuda/gemm/longest_rows_sm90a.cuh); of Hopper only
     pub longest_rows: u64,
-    /// What blocks of attention whose work is dealt out leave for each other: a flag a block, then their parts; of Hopper only
+    /// Where attention's work is dealt out, whether a block has left its part, zeros when nobody attends; of Hopper only
+    pub flags: u64,
+    /// Those parts; beyond so many rows as are dealt out. They share memory with what the exact kernel keeps a row.
     pub shares: u64,
     /// (rows, D) float: x of a call in place
     pub x_copy: u64,
@@ -154,8 +156,8 @@ impl Workspace {
         let parts = workspace.parts();
         fill(parts.alarms, 0, ALARMS_BYTES, Stream::LEGACY)?;
         fill(parts.exact, 0, COUNTERS, Stream::LEGACY)?;
-        if parts.shares != 0 {
-            fill(parts.shares, 0, FLAG_BYTES, Stream::LEGACY)?;
+        if parts.flags != 0 {
+            fill(parts.flags, 0, FLAG_BYTES, Stream::LEGACY)?;
         }
         if parts.few != 0 {
             // The few-token kernel's counters start from here (cuda/small/exchange.cuh).
@@ -174,7 +176,7 @@ impl Workspace {
     /// Where everything is.
     #[must_use]
     pub fn parts(&self) -> Parts {
-        let Sizes { packed, qkv_transposed, vectors, few, few_weights, exact, rows, shares, x_copy } = self.sizes;
+        let Sizes { packed, qkv_transposed, vectors, few, few_weights, exact, rows, flags, x_copy } = self.sizes;
         let mut next = self.buffer.address();
         let mut take = |bytes: usize| {
             let here = next;
@@ -186,7 +188,7 @@ impl Workspace {
         let [few, few_weights, exact] = [few, few_weights, exact].map(&mut take);
         let stages = take(rows);
         let x_copy = take(x_copy);
-        let shares = take(shares);
+        let flags = take(flags);
         let mut next = stages;
         let [h, x1, f] = per_row(self.device.arch).map(|bytes| {
             let here = next;
@@ -209,7 +211,8 @@ impl Workspace {
             f,
             statistics,
             longest_rows,
-            shares,
+            flags,
+            shares: longest_rows + LONGEST_ROWS as u64,
             x_copy,
         }
     }
@@ -233,8 +236,7 @@ struct Sizes {
     exact: usize,
     /// `h` to `statistics`, or what the exact kernel keeps a row.
     rows: usize,
-    /// What is in `Parts::shares`.
-    shares: usize,
+    flags: usize,
     x_copy: usize,
 }
 
@@ -246,12 +248,13 @@ impl Sizes {
         let exact = form.fixed + if prepared { form.prepared } else { 0 };
         let exact_rows = whole_tiles * form.per_row;
         if purpose == Purpose::Prepared(SolvePrecision::Exact) {
-            let [packed, qkv_transposed, vectors, few, few_weights, shares, x_copy] = [0; 7];
-            return Self { packed, qkv_transposed, vectors, few, few_weights, exact, rows: exact_rows, shares, x_copy };
+            let [packed, qkv_transposed, vectors, few, few_weights, flags, x_copy] = [0; 7];
+            return Self { packed, qkv_transposed, vectors, few, few_weights, exact, rows: exact_rows, flags, x_copy };
         }
         // A prepared block that never has more than a few rows needs its weights in one fast form only.
         let only_few = hopper && prepared && rows <= FEW_ROWS;
         let stages = whole_tiles * (per_row(arch).iter().sum::<usize>() + STATISTICS) + LONGEST_ROWS;
+        let shares = if hopper && rows > UNDEALT_ROWS { MOST_SHARES * PART_BYTES } else { 0 };
         Self {
             packed: if only_few { 0 } else { packed::LEN * F16 },
             qkv_transposed: if hopper && prepared && !only_few { D * QKV * F16 } else { 0 },
@@ -259,14 +262,14 @@ impl Sizes {
             few: if hopper { FEW[0] } else { 0 },
             few_weights: if hopper && prepared { FEW[1] } else { 0 },
             exact,
-            rows: stages.max(exact_rows),
-            shares: if hopper && rows > UNDEALT_ROWS { FLAG_BYTES + MOST_SHARES * PART_BYTES } else { 0 },
+            rows: (stages + shares).max(exact_rows),
+            flags: if hopper { FLAG_BYTES } else { 0 },
             x_copy: rows * D * F32,
         }
     }
 
     fn total(&self) -> usize {
-        let Self { packed, qkv_transposed, vectors, few, few_weights, exact, rows, shares, x_copy } = self;
-        ALARMS_BYTES + packed + qkv_transposed + vectors + few + few_weights + exact + rows + shares + x_copy
+        let Self { packed, qkv_transposed, vectors, few, few_weights, exact, rows, flags, x_copy } = self;
+        ALARMS_BYTES + packed + qkv_transposed + vectors + few + few_weights + exact + rows + flags + x_copy
     }
 }

@@ -223,8 +223,8 @@ fn check(
     let launches = ran.expect("forward");
     let got_output = output.read();
     output.check_guards();
-    if parts.shares != 0 {
-        let flags = read_floats(parts.shares, FLAG_BYTES / 4);
+    if parts.flags != 0 {
+        let flags = read_floats(parts.flags, FLAG_BYTES / 4);
         assert!(flags.iter().all(|flag| flag.to_bits() == 0), "flags that nobody has reset, {shape:?}");
     }
     qkv.check_guards();

@@ -6,8 +6,8 @@ use super::plan::product::Tile;
 use super::plan::qkv_attention::ROWS as ATTENDED_ROWS;
 use super::plan::shared::{SHARED, SharedTile};
 use super::plan::{
-    self, ATTENTION, ATTENTION_PROJ, CHUNKS_ATTN, CHUNKS_QKV, Chip, Dealing, FEW, FLAG_BYTES, FewWeights, Gemm, Kernel,
-    Launch, ROW_TILES,
+    self, ATTENTION, ATTENTION_PROJ, CHUNKS_ATTN, CHUNKS_QKV, Chip, Dealing, FEW, FewWeights, Gemm, Kernel, Launch,
+    ROW_TILES,
 };
 use super::plan::{direct, product};
 use super::views::{self, slab};
@@ -373,7 +373,7 @@ impl Call<'_> {
             let Dealing { row_tiles, key_tiles, share, longer, .. } = plan::dealing(chip, self.shape, &ATTENTION[form]);
             let maps = maps.map(&views::sequences(self.att(), D, self.shape).encode()?);
             let dealing = [pair(self.shape.seq_len as u32, row_tiles), pair(key_tiles, share), pair(longer, 0)];
-            let memory = [parts.shares, parts.shares + FLAG_BYTES as u64];
+            let memory = [parts.flags, parts.shares];
             return Ok(maps.words(&[&dealing[..], &memory, &self.cast(launch), &[self.longest_rows]].concat()));
         }
         let maps =
