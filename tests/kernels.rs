@@ -34,8 +34,7 @@ fn hopper_names() -> Vec<String> {
         Kernel::FoldLayernorm2,
     ];
     all.extend((0..product::tiles(Gemm::AttnProj).len()).map(|tile| Kernel::Apart { tile }));
-    let whole = (0..product::tiles(Gemm::Fc).len()).filter(|&tile| product::tiles(Gemm::Fc)[tile].tail == 0);
-    all.extend(whole.map(|tile| Kernel::FcScaled { tile }));
+    all.extend((0..product::tiles(Gemm::Fc).len()).map(|tile| Kernel::FcScaled { tile }));
     all.extend((0..shared::SHARED.len()).map(|form| Kernel::Shared { form }));
     for causal in [false, true] {
         all.extend(attention_forms(causal).map(|form| Kernel::Attention { form, causal }));

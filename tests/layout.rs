@@ -153,12 +153,9 @@ fn hopper_tiles(nvcc: &Path) {
             }
             let stem = format!("gemm_{name}{kind}");
             let (mut source, uses) = instances(&format!("gemm/{stem}_sm90a.cu"), &stem.to_uppercase());
-            // There is no scaled FC with a tail.
-            let tiles: Vec<_> =
-                tiles.iter().enumerate().filter(|(_, tile)| kind != "_scaled" || tile.tail == 0).collect();
             assert_eq!(uses.len(), tiles.len(), "{stem}: {uses:?}");
             let mut equal = Vec::new();
-            for ((number, tile), numbers) in tiles.into_iter().zip(uses) {
+            for ((number, tile), numbers) in tiles.iter().enumerate().zip(uses) {
                 let (m, n, stages) = (&numbers[0], &numbers[1], &numbers[numbers.len() - 1]);
                 assert_eq!((m, n), (&tile.m.to_string(), &tile.n.to_string()), "{stem} {number}");
                 let splits = if numbers.len() > 3 { numbers[2].parse().expect("a number") } else { 1 };
@@ -177,7 +174,7 @@ fn hopper_tiles(nvcc: &Path) {
                 let shape = if kind == "_direct" { "DirectShape" } else { "GemmShape" };
                 let more = match kind {
                     "_direct" => String::new(),
-                    _ => format!(", {}, {}, {}, {}", tile.tail > 0, tile.abreast, tile.below, tile.swapped),
+                    _ => format!(", {}, {}, {}", tile.abreast, tile.below, tile.swapped),
                 };
                 let (columns, depth) = (gemm.columns(), gemm.depth());
                 let _ = writeln!(
@@ -199,9 +196,6 @@ fn hopper_tiles(nvcc: &Path) {
                 }
                 if tile.swapped && gemm != Gemm::Proj {
                     equal.push((format!("tile{number}::Epilogue::HIGH"), tile.swapped_box()));
-                }
-                if tile.tail > 0 {
-                    equal.push((format!("tile{number}::Shape::TAIL_COLUMNS"), tile.tail_columns()));
                 }
                 if kind != "_direct" {
                     equal.push((format!("tile{number}::Shape::DEPTH"), tile.depth() as usize));

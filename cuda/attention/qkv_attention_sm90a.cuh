@@ -203,13 +203,13 @@ struct QkvAttention {
   }
 
   __device__ __forceinline__ void project(int group, int warp) const {
-    float d[S::BN / 2], none[1];
+    float d[S::BN / 2];
     // The sums begin with the caller's biases, which need no wait.
     const float* biases = args.cast.weights + B_QKV + threadIdx.x % 4 * 2;
 #pragma unroll
     for (int m = 0; m < 3; m++) begin_with_input<HEAD_DIM / 8>(biases + column(m), d + HEAD_DIM / 2 * m);
     Ring<S::STAGES> at;
-    multiply_tile<S, false, true>(d, none, 0, at, smem.ring(), smem.full(0), smem.drained(0), group, [](int) {});
+    multiply_tile<S, true>(d, at, smem.ring(), smem.full(0), smem.drained(0), group, [](int) {});
     turn(d, group, warp);
   }
 

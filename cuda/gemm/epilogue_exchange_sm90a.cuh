@@ -18,7 +18,6 @@ struct ExchangeEpilogue : GemmEpilogue {
   static constexpr int WARPS = 4 * S::WARPGROUPS;
   static constexpr int BIAS = WARPS * PEERS * PART, BIAS_FULL = BIAS + S::N * 4;  // places in shared memory
   static constexpr int SHARED_BYTES = BIAS_FULL + 16;
-  static_assert(!S::TAIL, "what comes of a tail's rows is not exchanged");
   static_assert(4 * PEERS * PART <= S::STAGE_BYTES * (S::WARPGROUPS > 1 ? 1 : S::STAGES) && S::STAGES >= S::WARPGROUPS, "room for what a warpgroup sends");
   // 16-byte pieces: ACROSS lanes share a row, DOWN rows go at a time
   static constexpr int ACROSS = W % 32 == 0 ? 8 : W / 4, DOWN = 32 / ACROSS;

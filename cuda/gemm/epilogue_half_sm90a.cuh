@@ -36,26 +36,22 @@ struct HalfEpilogue : GemmEpilogue {
   static constexpr int AHEAD = BEGINS ? 0 : S::BN <= 192 && S::BM <= 128 ? BOXES : 1;
   static constexpr bool HOLDS_BIASES = HELPED && AHEAD == BOXES;
   static constexpr int RESTS = 4 * S::WARPGROUPS * BOXES * BOX_BYTES, STAGING = RESTS + 4 * S::WARPGROUPS * 32 * REST;
-  // Where there is no room for all biases: one tile's, which where rows have factors come with those, or none, read where they lie
-  static constexpr bool FULL = (S::TAIL && !S::TRANSPOSED) || (S::BM == 192 && S::N == FFN);
-  static constexpr bool HELPS_BIASES = FULL && HELPED, UNSTAGED = FULL && !S::TAIL && !HELPED;
+  // Where there is no room for all biases: one tile's, which come with the rows' factors, or where there are none no biases, read where they lie
+  static constexpr bool FULL = S::BM == 192 && S::N == FFN, HELPS_BIASES = FULL && HELPED, UNSTAGED = FULL && !HELPED;
   static constexpr int BIASES = UNSTAGED ? 0 : FULL ? S::BN : S::N;
-  static constexpr int FACTORS = STAGING + (BIASES + S::BN - 1) / S::BN * S::BN * 4;  // biases past the edge are nothing, but read
+  static constexpr int FACTORS = STAGING + BIASES * 4;
   static constexpr int SHARED_BYTES = FACTORS + (HELPED ? 4 * S::BM : 0);
   static_assert(BEGINS || REST == 0);
 
   const CUtensorMap *out, *rest_out;
-  const float* bias;  // (N), or a tile's
+  const float* bias;  // (N)
   uint32_t staging, rest, bias_at, bias_full, factors;
   uint32_t found, taken, parity = 0;  // barriers of the factors, and the parity of this tile's phase
   RowScaling scaling = {nullptr, nullptr, 0};
   bool unstaged = UNSTAGED;  // the biases are read where they lie, aligned to 4 bytes
   bool first = true;
   float2 v[AHEAD * COLUMNS / 8 + 1];  // biases
-  TailSums<S> tail;
   const LongestRows* longest;  // an argument of the kernel, so that it takes no registers
-  __half* tail_out;  // (tail_end, N)
-  int tail_end;
 
   __device__ HalfEpilogue(const CUtensorMap* out, const float* bias, const CUtensorMap* rest_out = nullptr) : out(out), rest_out(rest_out), bias(bias) {}
   __device__ void at(uint32_t memory, uint32_t barriers, int) {
@@ -155,31 +151,8 @@ struct HalfEpilogue : GemmEpilogue {
     }
     if (elect_one()) bulk_commit();
     if (HELPED) mbarrier_arrive(taken);  // behind the factors' use: a load may still be on its way
-    if constexpr (S::TAIL)
-      if (threadIdx.x < 32 && row / S::BM * S::TAIL_COLUMNS < S::BN) finish_tail(n, row / S::BM * S::TAIL_COLUMNS);
     static_assert(!LONGEST || D % (BOXES * COLUMNS) == 0, "Q, K and V have tiles of their own");
-    if (LONGEST && longest->squares != nullptr && wide(n) < 2 * D) {
-      if (S::TAIL)
-        longest->give_up<BOXES * COLUMNS>(wide(n));
-      else
-        longest->measure<COLUMNS, BOXES>(staging, row, wide(n));  // while the boxes leave
-    }
-  }
-  // `column`: the first of the tile's that the tail was multiplied by
-  __device__ void finish_tail(int n, int column) {
-#pragma unroll
-    for (int g = 0; g < S::TAIL_COLUMNS / 8; g++) {
-      const int c = column + 8 * g, pair = threadIdx.x % 4 * 2;
-      const int to = (REST == 0 || c < BOXES * COLUMNS ? wide(n) + c : narrow(n) + c - BOXES * COLUMNS) + pair;
-      const float2 b = load_shared_2(bias_at + (FULL ? c + pair : to) * 4);
-#pragma unroll
-      for (int i = 0; i < 2; i++) {
-        const int r = tail_end / S::BM * S::BM + threadIdx.x / 4 + 8 * i;
-        float x = tail[4 * g + 2 * i] + b.x, y = tail[4 * g + 2 * i + 1] + b.y;
-        if (GELU) x = gelu_tanh(x), y = gelu_tanh(y);
-        if (r < tail_end) *reinterpret_cast<uint32_t*>(tail_out + static_cast<size_t>(r) * S::N + to) = pack_half2(x, y);
-      }
-    }
+    if (LONGEST && longest->squares != nullptr && wide(n) < 2 * D) longest->measure<COLUMNS, BOXES>(staging, row, wide(n));  // while the boxes leave
   }
 
   // Two groups of 8 columns, of which `to` is the lane's row of a matrix

@@ -23,8 +23,7 @@ struct DirectShape {
   static constexpr int COPIES = PARTS, UNROLLED = COPIES;  // of A, and how many of them produce_a() unrolls
   static constexpr int WARPGROUPS = 1;
   static constexpr int CONVERTERS = 256, MULTIPLIERS = 128, THREADS = MULTIPLIERS + 32 + CONVERTERS;
-  static constexpr bool TRANSPOSED = false, TAIL = false;  // B lies as a matrix (K, N)
-  static constexpr int TAIL_COLUMNS = 0;
+  static constexpr bool TRANSPOSED = false;  // B lies as a matrix (K, N)
   static constexpr int SWIZZLE = BN % 64 == 0 ? 128 : 64;
   static constexpr int A_BYTES = BM * DEPTH * 2, B_BYTES = BN * DEPTH * 2, STAGE_BYTES = A_BYTES + B_BYTES;
   static constexpr int PER_SM = 2;  // blocks on a multiprocessor, of this product or one of it and one of a neighbour

@@ -1,8 +1,7 @@
 /* f(rows, 3072) fp16 = gelu_tanh(h(rows, 768) W_fc + b_fc).
    grid: min(tiles, multiprocessors), each block takes every grid-th tile; 128 x 192 tiles make 128 blocks at 1024 rows, 128 x 128 tiles 120 at 640,
-   128 x 224 tiles 126 at 1152, 192 x 192 tiles 128 at 1536.
-   With a tail 128 x 192 tiles remain 128 blocks up to 1040 rows. Swapped tiles, of 128 columns, make two waves of 132 blocks or four where these would make
-   three or five, and one of 120 at 641 to 800 rows.
+   192 x 192 tiles 128 at 1536. Swapped tiles, of 128 columns, make two waves of 132 blocks or four where these would make three or five, and one of 120 at
+   641 to 800 rows; of 192 columns, one of 128 at 1025 to 1280.
    Limiter: wgmma (9216 clocks at 128 x 192), then the 6 KB of f per row that go to L2. */
 #include "dims.h"
 #include "gemm/epilogue_half_sm90a.cuh"
@@ -13,11 +12,6 @@ struct FcArgs {
   int rows, early;
 };
 
-struct FcTailArgs {
-  FcArgs whole;
-  __half* f;  // (rows, 3072)
-};
-
 #define GEMM_FC(BM, BN, STAGES)                                                                                                                   \
   extern "C" __global__ void __launch_bounds__(GemmShape<BM, BN, FFN, D, STAGES>::THREADS, 1) gemm_fc_##BM##x##BN(                                \
       const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const __grid_constant__ CUtensorMap out, const FcArgs args) { \
@@ -25,36 +19,25 @@ struct FcTailArgs {
     gemm<Shape>(&a, &b, HalfEpilogue<Shape, true>(&out, args.bias), args.rows, blockIdx.x, gridDim.x, args.early);                                \
   }
 
-#define GEMM_FC_TAIL(BM, BN, STAGES)                                                                                               \
-  extern "C" __global__ void __launch_bounds__(GemmShape<BM, BN, FFN, D, STAGES, 1, true>::THREADS, 1) gemm_fc_##BM##x##BN##_tail( \
-      const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const __grid_constant__ CUtensorMap out,       \
-      const __grid_constant__ CUtensorMap tail, const FcTailArgs args) {                                                           \
-    using Shape = GemmShape<BM, BN, FFN, D, STAGES, 1, true>;                                                                      \
-    const int rows = args.whole.rows / BM * BM;                                                                                    \
-    HalfEpilogue<Shape, true> epilogue(&out, args.whole.bias + blockIdx.x % Shape::N_TILES * BN);                                  \
-    epilogue.tail_out = args.f;                                                                                                    \
-    epilogue.tail_end = args.whole.rows;                                                                                           \
-    gemm<Shape>(&a, &b, epilogue, rows, blockIdx.x, gridDim.x, args.whole.early, &tail);                                           \
-  }
-
 GEMM_FC(64, 64, 6)
 GEMM_FC(64, 96, 9)
 GEMM_FC(128, 96, 6)
 GEMM_FC(128, 128, 5)
 GEMM_FC(128, 192, 4)
-GEMM_FC_TAIL(128, 192, 4)
-GEMM_FC(128, 224, 3)
 GEMM_FC(128, 256, 3)
 GEMM_FC(192, 192, 3)
 
 #define GEMM_FC_SWAPPED(BM, BN, STAGES)                                                                                                            \
-  extern "C" __global__ void __launch_bounds__(GemmShape<BM, BN, FFN, D, STAGES, 1, false, 1, 1, true>::THREADS, 1) gemm_fc_##BM##x##BN##_swapped( \
+  extern "C" __global__ void __launch_bounds__(GemmShape<BM, BN, FFN, D, STAGES, 1, 1, 1, true>::THREADS, 1) gemm_fc_##BM##x##BN##_swapped( \
       const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const __grid_constant__ CUtensorMap out, const FcArgs args) {  \
-    using Shape = GemmShape<BM, BN, FFN, D, STAGES, 1, false, 1, 1, true>;                                                                         \
+    using Shape = GemmShape<BM, BN, FFN, D, STAGES, 1, 1, 1, true>;                                                                         \
     gemm<Shape>(&a, &b, SwappedHalfEpilogue<Shape, false>(&out, args.bias, args.rows), args.rows, blockIdx.x, gridDim.x, args.early);              \
   }
 
 GEMM_FC_SWAPPED(144, 128, 4)
+GEMM_FC_SWAPPED(144, 192, 4)
 GEMM_FC_SWAPPED(160, 128, 4)
+GEMM_FC_SWAPPED(160, 192, 3)
 GEMM_FC_SWAPPED(192, 128, 4)
 GEMM_FC_SWAPPED(224, 128, 3)
+GEMM_FC_SWAPPED(240, 128, 3)

@@ -17,10 +17,10 @@ struct ProjArgs {
 
 #define GEMM_PROJ_FORM(BM, BN, SPLITS, STAGES, ABREAST, KIND)                                                               \
   extern "C" __global__ void __cluster_dims__(SPLITS* ABREAST, 1, 1)                                                        \
-      __launch_bounds__(GemmShape<BM, BN, D, FFN, STAGES, SPLITS, false, ABREAST>::THREADS, 1)                              \
+      __launch_bounds__(GemmShape<BM, BN, D, FFN, STAGES, SPLITS, ABREAST>::THREADS, 1)                              \
       gemm_proj_##BM##x##BN##_k##SPLITS##KIND(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, \
                                               const ProjArgs args) {                                                        \
-    using Shape = GemmShape<BM, BN, D, FFN, STAGES, SPLITS, false, ABREAST>;                                                \
+    using Shape = GemmShape<BM, BN, D, FFN, STAGES, SPLITS, ABREAST>;                                                \
     const int tile = blockIdx.x / Shape::CLUSTER * ABREAST + blockIdx.x % ABREAST;                                          \
     gemm<Shape>(&a, &b, ExchangeEpilogue<Shape>(args.bias, args.residual, args.out, args.rows), args.rows, tile,            \
                 gridDim.x / SPLITS, args.early);                                                                            \
@@ -47,10 +47,10 @@ struct ProjSwappedArgs {
 // A cluster has eight tiles, as many abreast as have 256 columns. Blocks of rows that there are not have nothing to do.
 #define GEMM_PROJ_SWAPPED(BM, BN, STAGES)                                                                                                            \
   extern "C" __global__ void __cluster_dims__(8, 1, 1)                                                                                               \
-      __launch_bounds__(GemmShape<BM, BN, D, FFN, STAGES, 1, false, 256 / BN, BN / 32, true>::THREADS, 1)                                            \
+      __launch_bounds__(GemmShape<BM, BN, D, FFN, STAGES, 1, 256 / BN, BN / 32, true>::THREADS, 1)                                            \
       gemm_proj_##BM##x##BN##_swapped(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,                                  \
                                       const __grid_constant__ CUtensorMap x1, const __grid_constant__ CUtensorMap out, const ProjSwappedArgs args) { \
-    using Shape = GemmShape<BM, BN, D, FFN, STAGES, 1, false, 256 / BN, BN / 32, true>;                                                              \
+    using Shape = GemmShape<BM, BN, D, FFN, STAGES, 1, 256 / BN, BN / 32, true>;                                                              \
     constexpr int ABREAST = Shape::ABREAST, ACROSS = Shape::N_TILES / ABREAST;                                                                       \
     const int cluster = blockIdx.x / 8, rank = blockIdx.x % 8, down = cluster / ACROSS * Shape::BELOW + rank / ABREAST;                              \
     const int tile = down * Shape::N_TILES + cluster % ACROSS * ABREAST + rank % ABREAST;                                                            \

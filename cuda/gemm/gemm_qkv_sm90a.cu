@@ -1,8 +1,8 @@
 /* qkv(rows, 2304) fp16 = h(rows, 768) W_qkv + b_qkv; blocks past `gemm_blocks` cast weights for later kernels meanwhile.
    grid: gemm_blocks + cast blocks; 128 x 192 tiles fill 96 multiprocessors at 1024 rows and leave 36 to the cast; 192 x 192 tiles are 132 at 2048. From
-   weights that lie transposed, which only a prepared block has, 144 columns make 128 blocks at 1024 rows, with a tail up to 1040.
-   Swapped tiles, of 128 columns, are 126 blocks, of one tile at 1409 to 1792 rows and of two at 2817 to 3584, where 192 x 192 tiles
-   are 96 to 120 and 90 to 114.
+   weights that lie transposed, which only a prepared block has, 144 columns make 128 blocks at 1024 rows.
+   Swapped tiles, of 128 columns, are 126 blocks, of one tile at 1025 to 1120 and 1409 to 1792 rows and of two at 2817 to 3584, where 128 x 192 tiles are
+   108, and 192 x 192 tiles 96 to 120 and 90 to 114.
    Limiter: wgmma at 1024 rows and more, latency below. */
 #include "cast/cast_sm90a.cuh"
 #include "gemm/epilogue_half_sm90a.cuh"
@@ -14,11 +14,6 @@ struct QkvArgs {
   int rows, gemm_blocks, early, callers_bias;
   CastArgs cast;
   LongestRows longest;
-};
-
-struct QkvTailArgs {
-  QkvArgs whole;
-  __half* qkv;  // (rows, 2304)
 };
 
 // What a block past the product's does
@@ -42,9 +37,9 @@ __device__ __forceinline__ void cast_meanwhile(const QkvArgs& args) {
   }
 
 #define GEMM_QKV_SWAPPED(BM, BN, STAGES)                                                                                                            \
-  extern "C" __global__ void __launch_bounds__(GemmShape<BM, BN, QKV, D, STAGES, 1, false, 1, 1, true>::THREADS, 1) gemm_qkv_##BM##x##BN##_swapped( \
+  extern "C" __global__ void __launch_bounds__(GemmShape<BM, BN, QKV, D, STAGES, 1, 1, 1, true>::THREADS, 1) gemm_qkv_##BM##x##BN##_swapped( \
       const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const __grid_constant__ CUtensorMap out, const QkvArgs args) {  \
-    using Shape = GemmShape<BM, BN, QKV, D, STAGES, 1, false, 1, 1, true>;                                                                          \
+    using Shape = GemmShape<BM, BN, QKV, D, STAGES, 1, 1, 1, true>;                                                                          \
     using Epilogue = SwappedHalfEpilogue<Shape, false, false, true>;                                                                                \
     if (blockIdx.x >= args.gemm_blocks) return cast_meanwhile<Shape, Epilogue>(args);                                                               \
     Epilogue epilogue(&out, args.bias, args.rows);                                                                                                  \
@@ -64,27 +59,13 @@ __device__ __forceinline__ void cast_meanwhile(const QkvArgs& args) {
     gemm<Shape>(&a, &b, epilogue, args.rows, blockIdx.x, args.gemm_blocks, args.early);                                                \
   }
 
-#define GEMM_QKV_TRANSPOSED_TAIL(BM, BN, STAGES)                                                                                    \
-  extern "C" __global__ void __launch_bounds__(GemmShape<BM, BN, QKV, D, STAGES, 1, true>::THREADS, 1) gemm_qkv_##BM##x##BN##_tail( \
-      const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const __grid_constant__ CUtensorMap out,        \
-      const __grid_constant__ CUtensorMap rest, const __grid_constant__ CUtensorMap tail, const QkvTailArgs args) {                 \
-    using Shape = GemmShape<BM, BN, QKV, D, STAGES, 1, true>;                                                                       \
-    const QkvArgs& whole = args.whole;                                                                                              \
-    const int rows = whole.rows / BM * BM;                                                                                          \
-    HalfEpilogue<Shape, false, WITH_BIAS, true> epilogue(&out, whole.bias, &rest);                                                  \
-    epilogue.longest = &whole.longest;                                                                                              \
-    epilogue.tail_out = args.qkv;                                                                                                   \
-    epilogue.tail_end = whole.rows;                                                                                                 \
-    gemm<Shape>(&a, &b, epilogue, rows, blockIdx.x, whole.gemm_blocks, whole.early, &tail);                                         \
-  }
-
 GEMM_QKV(64, 64, 6)
 GEMM_QKV(64, 96, 9)
 GEMM_QKV(128, 96, 6)
 GEMM_QKV_TRANSPOSED(128, 144, 5)
-GEMM_QKV_TRANSPOSED_TAIL(128, 144, 5)
 GEMM_QKV(128, 192, 4)
 GEMM_QKV(192, 192, 3)
+GEMM_QKV_SWAPPED(160, 128, 5)
 GEMM_QKV_SWAPPED(208, 128, 3)
 GEMM_QKV_SWAPPED(224, 128, 3)
 GEMM_QKV_SWAPPED(256, 128, 3)

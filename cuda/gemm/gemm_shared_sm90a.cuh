@@ -22,8 +22,7 @@ struct SharedShape {
   // Of a copy of A, which must have 16 KB: one of 8 KB keeps the copy engine as busy
   static constexpr int A_DEPTH = BM == 64 ? 128 : 64, STEPS = A_DEPTH / DEPTH, COPIES = PARTS / STEPS, UNROLLED = 1;
   static constexpr int A_BYTES = BM * A_DEPTH * 2, B_BYTES = BN * DEPTH * 2;
-  static constexpr bool TRANSPOSED = false, TAIL = false;
-  static constexpr int TAIL_COLUMNS = 0;
+  static constexpr bool TRANSPOSED = false;
   static constexpr int PIECES = BN * DEPTH / 4 / CONVERTERS;  // of four weights, of a k-block, that one thread converts
   static constexpr int AHEAD = 4;                             // k-blocks that it has asked for
   static constexpr int ROOM = (231424 - PARTS * B_BYTES - 1024) / A_BYTES, STAGES = ROOM < COPIES ? ROOM : COPIES;

@@ -4,14 +4,11 @@
    with the copy engine, BM / 64 warpgroups multiply (64 x BN each) and run the epilogue on their accumulators. Blocks
    (at most as many as tiles) take tiles block, block + blocks, ..: N runs fastest, so neighbours share rows of A. B is
    read as it lies, N-major, in slabs of 64 columns (32 when BN is no multiple of 64), or, where BN is no multiple of 32 either, from its transpose
-   (N, K). Where N is no multiple of BN the last tile of a row hangs over the edge: zeros for B, nothing stored. The one trick: near the end of a
-   tile each warpgroup lets the one before it finish its last LEAD k-blocks alone. The tensor cores stay busy, and the
-   first warpgroup's epilogue (and, with more tiles, its next start) runs under the others' products.
+   (N, K). The one trick: near the end of a tile each warpgroup lets the one before it finish its last LEAD k-blocks alone. The tensor cores stay busy, and
+   the first warpgroup's epilogue (and, with more tiles, its next start) runs under the others' products.
    A swapped tile is multiplied transposed, BN / 64 warpgroups 64 columns x BM each: wgmma wants 64 of what it calls rows, but takes any multiple of eight of
    what it calls columns, so that such tiles fill the chip at whatever number of rows. Clusters of tiles are there because multiprocessors of one part of the
    chip that ask for the same bytes at the same time get more of them; their blocks do not wait for each other.
-   Rows behind the last whole tile, 16 at most, may come along as a tail (gemm_*_tail): where one more row of tiles would be more blocks than
-   multiprocessors. Each of the tiles above each other then multiplies them by a few of the columns that they have in common, in its first warpgroup.
    Limiter: the wgmma rate at the clock that holds under it; of tiles that draw more than 55 bytes a clock beside it (64 x 192: 85), what comes into a
    multiprocessor; for few rows the latency of the first bytes. */
 #pragma once
@@ -26,8 +23,7 @@
 #include "common/wgmma_sm90a.cuh"
 #include "dims.h"
 
-template <int BM_, int BN_, int N_, int K_, int STAGES_, int SPLITS_ = 1, bool TAIL_ = false, int ABREAST_ = 1, int BELOW_ = 1,
-          bool SWAPPED_ = false>
+template <int BM_, int BN_, int N_, int K_, int STAGES_, int SPLITS_ = 1, int ABREAST_ = 1, int BELOW_ = 1, bool SWAPPED_ = false>
 struct GemmShape {
   static constexpr int BM = BM_, BN = BN_, N = N_, K = K_, STAGES = STAGES_;
   static constexpr int SPLITS = SPLITS_;  // blocks of a cluster that share a tile, each with its part of K
@@ -38,27 +34,21 @@ struct GemmShape {
   // Of K in a stage. Each round of the loop costs about 120 clocks beside its products, which four of a lone warpgroup do not hide where they are short or
   // bytes come late (swapped 64 x 104: 1024 rows -0.3 to -0.5, H200)
   static constexpr int DEPTH = BN == 64 && (SWAPPED || BM == 64) ? 128 : 64;
-  static constexpr int N_TILES = (N + BN - 1) / BN;
+  static constexpr int N_TILES = N / BN;
   static constexpr int K_BLOCKS = K / DEPTH / SPLITS;
   static constexpr int WARPGROUPS = (SWAPPED ? BN : BM) / 64;
   static constexpr int SUMS = (SWAPPED ? BM : BN) / 2;  // of a thread
   static constexpr int THREADS = 128 * WARPGROUPS + 32;
   static constexpr bool TRANSPOSED = BN % 32 != 0;  // B is (N, K)
-  // Whether there is a tail, and by how many of its columns a tile multiplies it. wgmma takes 64 rows of it: the other 48 are what lies behind, in the next
-  // stage or in what the epilogue has behind the last one, and nobody looks at their sums
-  static constexpr bool TAIL = TAIL_;
-  static constexpr int TAIL_COLUMNS = TRANSPOSED ? 24 : 32;
   static constexpr int SWIZZLE = BN % 64 == 0 || TRANSPOSED ? 128 : 64;
   static constexpr int SLABS = BN * 2 / SWIZZLE;
-  static constexpr int A_BYTES = BM * DEPTH * 2, B_BYTES = BN * DEPTH * 2, TAIL_BYTES = TAIL ? 16 * DEPTH * 2 : 0;
-  static constexpr int STAGE_BYTES = A_BYTES + B_BYTES + TAIL_BYTES;
+  static constexpr int A_BYTES = BM * DEPTH * 2, B_BYTES = BN * DEPTH * 2, STAGE_BYTES = A_BYTES + B_BYTES;
   static constexpr int LEAD = STAGES < 4 ? STAGES - 1 : 3;
-  static_assert(N_TILES % ABREAST == 0 && (ABREAST == 1 || !TAIL), "neighbours have the same rows");
+  static_assert(N_TILES % ABREAST == 0, "neighbours have the same rows");
   static_assert(WARPGROUPS >= 1 && WARPGROUPS <= 3, "one to three warpgroups");
-  static_assert(!SWAPPED || (BM % 8 == 0 && BN % 64 == 0 && SPLITS == 1 && !TAIL), "whole groups of rows, slabs of columns");
-  static_assert(!TAIL || (DEPTH == 64 && SWIZZLE == 128 && BN % TAIL_COLUMNS == 0), "a tail's columns lie in one slab");
+  static_assert(!SWAPPED || (BM % 8 == 0 && BN % 64 == 0 && SPLITS == 1), "whole groups of rows, slabs of columns");
   static_assert(BN % (SWIZZLE / 2) == 0 || (TRANSPOSED && DEPTH == 64), "whole slabs");
-  static_assert(N % (SWIZZLE / 2) == 0 && K % (DEPTH * SPLITS) == 0 && STAGES <= K_BLOCKS, "whole tiles");
+  static_assert(N % BN == 0 && K % (DEPTH * SPLITS) == 0 && STAGES <= K_BLOCKS, "whole tiles");
 };
 
 // Shared memory of a block from its 1024-byte aligned start: the ring, what the epilogue wants, the barriers.
@@ -80,8 +70,6 @@ struct GemmProducer {
   const CUtensorMap *a, *b;
   uint32_t ring, full, empty, ended;
   int k_first;  // in k-blocks
-  const CUtensorMap* tail;  // null where there is none for this block
-  int tail_row;
 
   __device__ __forceinline__ void load_a(int stage, int k_block, int tile) const {
     const uint32_t to = ring + stage * S::STAGE_BYTES;
@@ -104,11 +92,6 @@ struct GemmProducer {
       tma_load_3d(to, b, 0, k, slab, full + 8 * stage);
   }
 
-  __device__ __forceinline__ void load_tail(int stage, int k_block) const {
-    if (S::TAIL && tail != nullptr)
-      tma_load_2d(ring + stage * S::STAGE_BYTES + S::A_BYTES + S::B_BYTES, tail, (k_first + k_block) * S::DEPTH, tail_row, full + 8 * stage);
-  }
-
   // Passes the time that an SM takes for a tile of B; false when the predecessor has ended meanwhile
   __device__ __forceinline__ bool pause() const {
     constexpr uint32_t BYTES_A_CLOCK = 40;
@@ -124,9 +107,8 @@ struct GemmProducer {
   __device__ __forceinline__ void run(const Epilogue& epilogue, int tile, int tiles, int blocks, int early) const {
     constexpr int AT_ONCE = 128 / S::DEPTH;
     const int first = tile;
-    const uint32_t bytes = S::TAIL && tail == nullptr ? S::STAGE_BYTES - S::TAIL_BYTES : S::STAGE_BYTES;
 #pragma unroll
-    for (int s = 0; s < S::STAGES; s++) mbarrier_expect(full + 8 * s, bytes);
+    for (int s = 0; s < S::STAGES; s++) mbarrier_expect(full + 8 * s, S::STAGE_BYTES);
     epilogue.load();
     int fetched = 0;
     for (; fetched < min(early, S::STAGES) && (fetched < AT_ONCE || pause()); fetched++) load_b(fetched, fetched, tile);
@@ -135,7 +117,6 @@ struct GemmProducer {
     for (int s = 0; s < S::STAGES; s++) {
       load_a(s, s, tile);
       if (s >= fetched) load_b(s, s, tile);
-      load_tail(s, s);
       // Only now: a successor that runs may rely on what this kernel's predecessors wrote; and behind the copies that are waited for first
       if (s == 0) pdl_launch();
     }
@@ -144,10 +125,9 @@ struct GemmProducer {
     for (; tile < tiles; tile += blocks, k_block = 0)
       for (; k_block < S::K_BLOCKS; k_block++, at.advance()) {
         mbarrier_wait(empty + 8 * at.stage, at.parity);
-        mbarrier_expect(full + 8 * at.stage, bytes);
+        mbarrier_expect(full + 8 * at.stage, S::STAGE_BYTES);
         load_a(at.stage, k_block, tile);
         load_b(at.stage, k_block, tile);
-        load_tail(at.stage, k_block);
       }
     if constexpr (Epilogue::FETCHES > 0)
       for (int i = 0; i < Epilogue::FETCHES; i++, at.advance()) {
@@ -157,23 +137,10 @@ struct GemmProducer {
   }
 };
 
-// The first of a tile's columns that it multiplies the tail by
-template <class S>
-__device__ __forceinline__ int tail_column(int tile) {
-  return tile / S::N_TILES * S::TAIL_COLUMNS;
-}
-template <class S>
-__device__ __forceinline__ bool takes_tail(int tile) {
-  return S::TAIL && tail_column<S>(tile) < S::BN;
-}
-// Sums of the tail: of 64 rows the first warp has the 16 that there are
-template <class S>
-using TailSums = float[S::TAIL ? S::TAIL_COLUMNS / 2 : 1];
-
 // `under(k_block)` runs under the products of each k-block. BEGUN: they are added to what is in `d`.
-template <class S, bool TAIL, bool BEGUN, class Under>
-__device__ __forceinline__ void multiply_tile(float (&d)[S::SUMS], TailSums<S>& tail, int tail_column, Ring<S::STAGES>& at, uint32_t ring, uint32_t full,
-                                              uint32_t empty, int warpgroup, const Under& under) {
+template <class S, bool BEGUN, class Under>
+__device__ __forceinline__ void multiply_tile(float (&d)[S::SUMS], Ring<S::STAGES>& at, uint32_t ring, uint32_t full, uint32_t empty, int warpgroup,
+                                              const Under& under) {
   const uint64_t a_form = wgmma_descriptor<128>(16, 1024);
   const uint64_t b_form = S::TRANSPOSED ? wgmma_descriptor<128>(16, 1024) : wgmma_descriptor<S::SWIZZLE>(S::DEPTH * S::SWIZZLE, 8 * S::SWIZZLE);
   constexpr uint32_t B_STEP = S::TRANSPOSED ? 32 : 16 * S::SWIZZLE;  // bytes for 16 of K
@@ -193,13 +160,6 @@ __device__ __forceinline__ void multiply_tile(float (&d)[S::SUMS], TailSums<S>& 
         Wgmma<S::BM>::template ss<0, 1>(d, b_part, a_part, BEGUN || (k_block | k) != 0);
       else
         Wgmma<S::BN>::template ss<!S::TRANSPOSED>(d, a_part, b_part, BEGUN || (k_block | k) != 0);
-    }
-    if constexpr (TAIL) {
-      const uint32_t columns = S::TRANSPOSED ? tail_column * 128 : tail_column / 64 * (S::DEPTH * 128) + tail_column % 64 * 2;
-      const uint64_t rows = wgmma_at(a_form, stage + S::A_BYTES + S::B_BYTES), part = wgmma_at(b_form, stage + S::A_BYTES + columns);
-#pragma unroll
-      for (int k = 0; k < S::DEPTH / 16; k++)
-        Wgmma<S::TAIL_COLUMNS>::template ss<!S::TRANSPOSED>(tail, wgmma_further(rows, k * 32), wgmma_further(part, B_STEP * k), (k_block | k) != 0);
     }
     wgmma_commit();
     under(k_block);
@@ -266,13 +226,9 @@ struct GemmEpilogue {
 
      finish(d, row, n)   called after the products
 
-     end()               called after the last tile
-
-   and with a tail its sums, `tail`, which finish() finds in the first warp of a block where takes_tail(). The argument `tail` is the map of A in boxes of 16
-   rows. `rows` are those of whole tiles then, each of which has a block of its own. */
+     end()               called after the last tile */
 template <class S, class Epilogue>
-__device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b, Epilogue epilogue, int rows, int block,
-                                     int blocks, int early, const CUtensorMap* tail = nullptr) {
+__device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b, Epilogue epilogue, int rows, int block, int blocks, int early) {
   using Memory = GemmMemory<S, Epilogue>;
   const uint32_t base = shared_base(), full = base + Memory::BARRIERS, empty = full + 8 * S::STAGES, ended = base + Memory::ENDED;
   const int warp = uniform_warp(), lane = threadIdx.x % 32;
@@ -300,15 +256,7 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
         if (Epilogue::PREPARED == UNDER_FIRST_PRODUCTS && k_block == 1) epilogue.prepare(row, n);
       };
       const int warpgroup = S::WARPGROUPS == 1 ? 0 : warp / 4;
-      if constexpr (S::TAIL) {
-        if (warpgroup == 0 && takes_tail<S>(tile))
-          multiply_tile<S, true, Epilogue::BEGINS>(d, epilogue.tail, tail_column<S>(tile), at, base, full, empty, warpgroup, under);
-        else
-          multiply_tile<S, false, Epilogue::BEGINS>(d, epilogue.tail, 0, at, base, full, empty, warpgroup, under);
-      } else {
-        float none[1];
-        multiply_tile<S, false, Epilogue::BEGINS>(d, none, 0, at, base, full, empty, warpgroup, under);
-      }
+      multiply_tile<S, Epilogue::BEGINS>(d, at, base, full, empty, warpgroup, under);
       epilogue.finish(d, row, n);
       tile += blocks;
     } while (Epilogue::CLUSTER_PHASES == 0 && tile < tiles);
@@ -333,8 +281,7 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
     named_barrier_arrive(START_BARRIER, STARTERS);
     if (Epilogue::CLUSTER_PHASES > 0) cluster_arrive();
     if (elect_one())
-      GemmProducer<S>{a, b, base, full, empty, ended, rank * S::K_BLOCKS, takes_tail<S>(block) ? tail : nullptr, rows}.run(
-          epilogue, block, tiles, blocks, early);
+      GemmProducer<S>{a, b, base, full, empty, ended, rank * S::K_BLOCKS}.run(epilogue, block, tiles, blocks, early);
     __syncwarp();
     if (Epilogue::CLUSTER_PHASES > 0) cluster_wait();
     if (Epilogue::CLUSTER_PHASES > 1) {

@@ -42,12 +42,6 @@ struct LongestRows {
 
   __device__ __forceinline__ void lengthen(int half, float by) const { atomicMax(reinterpret_cast<unsigned*>(squares) + longest_at(half), __float_as_uint(by)); }
 
-  // By a warp, of COLUMNS from `column` on, of which some rows are not measured
-  template <int COLUMNS>
-  __device__ __forceinline__ void give_up(int column) const {
-    if (threadIdx.x % 32 < COLUMNS / 32) lengthen(column / 32 + threadIdx.x % 32, INFINITY);
-  }
-
   // By a warp, of its 16 rows from `row` on in boxes of COLUMNS; `column`: the first of Q's and K's
   template <int COLUMNS, int BOXES>
   __device__ __forceinline__ void measure(uint32_t boxes, int row, int column) const {

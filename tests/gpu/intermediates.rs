@@ -108,9 +108,8 @@ pub fn hopper_forms(arch: Arch) {
     };
     for gemm in Gemm::ALL {
         for (tile, form) in product::tiles(gemm).iter().enumerate() {
-            // A transposed matrix is a prepared block's, and a tail needs enough tiles above it to share it.
-            let rows = if form.tail > 0 { 1029 } else { 420 };
-            let shape = Shape { prepared: form.transposed(), ..of(rows) };
+            // A transposed matrix is a prepared block's.
+            let shape = Shape { prepared: form.transposed(), ..of(420) };
             let wanting = attention_forms(false).find(|&form| ATTENTION[form].wants_lengths()).expect("an attention");
             run(shape, &|shape, launch| match launch.kernel {
                 Kernel::Gemm { gemm: other, .. } if other == gemm => {
@@ -127,7 +126,7 @@ pub fn hopper_forms(arch: Arch) {
             replaced.then(|| product::apart_in(kernels.chip, tile, shape.rows()))
         });
     }
-    for (tile, _) in product::tiles(Gemm::Fc).iter().enumerate().filter(|(_, form)| form.tail == 0) {
+    for tile in 0..product::tiles(Gemm::Fc).len() {
         run(Shape { prepared: true, ..of(420) }, &|shape, launch| {
             let replaced = matches!(launch.kernel, Kernel::FcScaled { .. });
             replaced.then(|| product::fc_scaled_in(kernels.chip, tile, shape.rows()))
@@ -163,12 +162,10 @@ pub fn fewer_multiprocessors(arch: Arch) {
     }
 }
 
-/// Where QKV has to tell attention how long its queries and keys are, whether it has a tail.
-fn tells_lengths(launches: &[Launch]) -> Option<bool> {
+/// Whether QKV has to tell attention how long its queries and keys are.
+fn tells_lengths(launches: &[Launch]) -> bool {
     let wants = |form: usize| ATTENTION[form].wants_lengths();
-    let told = launches.iter().any(|launch| matches!(launch.kernel, Kernel::Attention { form, .. } if wants(form)));
-    let tail = |launch: &Launch| matches!(launch.kernel, Kernel::Gemm { gemm: Gemm::Qkv, tile } if product::tiles(Gemm::Qkv)[tile].tail > 0);
-    told.then(|| launches.iter().any(tail))
+    launches.iter().any(|launch| matches!(launch.kernel, Kernel::Attention { form, .. } if wants(form)))
 }
 
 /// What these launches cast, as places in the packed weights: all of their chunks but those of W_fc where FC reads it as it is.
@@ -289,8 +286,8 @@ fn check(
     }
     close("QKV", &qkv, &wanted, (2e-4, 5.2e-4));
 
-    if let Some(tail) = tells_lengths(&launches) {
-        check_longest_rows(&qkv, parts.longest_rows, &shape, tail);
+    if tells_lengths(&launches) {
+        check_longest_rows(&qkv, parts.longest_rows, &shape);
     }
 
     let mut attention = vec![0.0; rows * D];
@@ -331,17 +328,18 @@ fn check(
     close("proj", &got_output, &wanted, (3e-5, 1e-5));
 }
 
-/// The squares of each head's longest query and key, by halves of its columns (cuda/gemm/longest_rows_sm90a.cuh). Where QKV has a tail, which nobody
-/// measures, they are infinite.
-fn check_longest_rows(qkv: &[f32], longest: u64, shape: &Shape, tail: bool) {
+/// The squares of each head's longest query and key, by halves of its columns (cuda/gemm/longest_rows_sm90a.cuh).
+fn check_longest_rows(qkv: &[f32], longest: u64, shape: &Shape) {
     const LINE: usize = 32;
     let got = read_floats(longest, 2 * HEADS * LINE);
     for half in 0..4 * HEADS {
         let squares = qkv.chunks_exact(QKV).map(|row| row[32 * half..][..32].iter().map(|x| x * x).sum());
         let wanted: f32 = squares.fold(0.0, f32::max);
         let got = got[half / 2 * LINE + half % 2];
-        let right = if tail { got == f32::INFINITY } else { (wanted..=1.02 * wanted + 1e-4).contains(&(1.01 * got)) };
-        assert!(right, "the longest row of half {half}: {got} for {wanted}, {shape:?}");
+        assert!(
+            (wanted..=1.02 * wanted + 1e-4).contains(&(1.01 * got)),
+            "the longest row of half {half}: {got} for {wanted}, {shape:?}"
+        );
     }
 }
 

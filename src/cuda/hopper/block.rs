@@ -213,13 +213,9 @@ impl Call<'_> {
             false => views::right(self.packed.matrix(gemm), gemm, tile),
         };
         let maps = Arguments::new().map(&left.encode()?).map(&right.encode()?);
-        let mut maps = self.results(maps, gemm, tile)?;
-        if tile.tail > 0 {
-            let left = views::left(self.left(gemm), gemm.depth(), self.buffers.rows, &tile.of_tail());
-            maps = maps.map(&left.encode()?);
-        }
+        let maps = self.results(maps, gemm, tile)?;
         let bias = self.bias(gemm);
-        let mut words = match gemm {
+        let words = match gemm {
             Gemm::Qkv => {
                 // The caller's biases are there before the first kernel has copied them.
                 let (bias, early, callers) = match self.shape.prepared {
@@ -247,14 +243,6 @@ impl Call<'_> {
             Gemm::Proj if tile.swapped => vec![bias, pair(rows, early)],
             Gemm::Proj => vec![bias, w.x1, *output, pair(rows, early)],
         };
-        // What a tail becomes goes past the copy engine.
-        if tile.tail > 0 {
-            words.extend(match gemm {
-                Gemm::Qkv => Some(w.qkv),
-                Gemm::Fc => Some(w.f),
-                Gemm::AttnProj | Gemm::Proj => None,
-            });
-        }
         Ok(maps.words(&words))
     }
 

@@ -34,7 +34,7 @@ pub struct Kernels {
     pub fold_layernorm2: Function,
     /// The attention projection for weights that LN2 is folded into, in each tile.
     pub apart: Vec<Function>,
-    /// FC behind it, in each tile without a tail.
+    /// FC behind it, in each tile.
     pub fc_scaled: Vec<Function>,
     pub exact: exact::Kernel,
     pub wake: Function,
@@ -70,9 +70,8 @@ impl Kernels {
         for tile in 0..product::tiles(Gemm::AttnProj).len() {
             kernels.apart.push(function(Kernel::Apart { tile })?);
         }
-        for (tile, form) in product::tiles(Gemm::Fc).iter().enumerate() {
-            let scaled = if form.tail > 0 { Function::NONE } else { function(Kernel::FcScaled { tile })? };
-            kernels.fc_scaled.push(scaled);
+        for tile in 0..product::tiles(Gemm::Fc).len() {
+            kernels.fc_scaled.push(function(Kernel::FcScaled { tile })?);
         }
         for gemm in Gemm::ALL {
             for tile in 0..product::tiles(gemm).len() {
@@ -185,13 +184,12 @@ pub fn symbol(kernel: Kernel) -> String {
 
 fn product_symbol(gemm: Gemm, kind: &str, tile: &Tile) -> String {
     let Tile { m, n, splits, .. } = tile;
-    let tail = if tile.tail > 0 { "_tail" } else { "" };
     let swapped = if tile.swapped { "_swapped" } else { "" };
     let pairs = if tile.abreast > 1 { "_pairs" } else { "" };
     match gemm {
-        Gemm::Qkv => format!("gemm_qkv{kind}_{m}x{n}{tail}{swapped}"),
+        Gemm::Qkv => format!("gemm_qkv{kind}_{m}x{n}{swapped}"),
         Gemm::AttnProj => format!("gemm_attn_proj{kind}_{m}x{n}"),
-        Gemm::Fc => format!("gemm_fc{kind}_{m}x{n}{tail}{swapped}"),
+        Gemm::Fc => format!("gemm_fc{kind}_{m}x{n}{swapped}"),
         Gemm::Proj if tile.swapped => format!("gemm_proj_{m}x{n}{swapped}"),
         Gemm::Proj => format!("gemm_proj{kind}_{m}x{n}_k{splits}{pairs}"),
     }

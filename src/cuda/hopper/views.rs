@@ -52,12 +52,10 @@ pub fn direct_left(base: u64, depth: usize, rows: usize, high: usize) -> View {
     View::new(Element::F16, base, [64, rows, depth / 64], &[2 * depth, 128], boxed, Swizzle::B128, Promotion::B256)
 }
 
-/// The right operand (depth, columns), in boxes of 64 rows and the slabs of a tile. Where the last tile hangs over the edge, its slabs there are columns of the
-/// next row.
+/// The right operand (depth, columns), in boxes of 64 rows and the slabs of a tile.
 pub fn right(base: u64, gemm: Gemm, tile: &Tile) -> View {
     let (columns, wide) = (gemm.columns() as u64, slab(tile));
-    let slabs = whole(gemm.columns(), tile.n) / u64::from(wide);
-    let dims = [u64::from(wide), gemm.depth() as u64, slabs];
+    let dims = [u64::from(wide), gemm.depth() as u64, columns / u64::from(wide)];
     let boxed = [wide, tile.depth(), tile.n as u32 / wide];
     View::new(Element::F16, base, dims, &[2 * columns, 2 * u64::from(wide)], boxed, swizzle(2 * wide), Promotion::B256)
 }

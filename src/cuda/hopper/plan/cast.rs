@@ -61,7 +61,7 @@ pub(super) fn casting(chip: Chip, shape: Shape) -> [Launch; 3] {
         None => &[false],
     };
     let all = beside.iter().flat_map(|&beside| {
-        let (tiles, attention) = (product::eligible(chip, Gemm::Qkv, shape.rows(), false), &attention);
+        let (tiles, attention) = (product::eligible(Gemm::Qkv, shape.rows(), false), &attention);
         tiles.map(move |tile| Shares::new(chip, shape, tile, attention, beside))
     });
     let best = all.min_by_key(|shares| shares.time);

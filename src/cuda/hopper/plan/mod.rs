@@ -147,13 +147,11 @@ fn many(chip: Chip, shape: Shape) -> Vec<Launch> {
         true if rows <= ATTENTION_PROJ[attention_proj::PREPARED].keys => {
             launches.push(attention_proj::attention_proj(attention_proj::PREPARED));
         }
-        true => match product::apart(chip, rows) {
-            Some([projection, fc]) => {
-                launches.extend([attention(), projection, fc, product(Gemm::Proj)]);
-                return launches;
-            }
-            None => launches.extend([attention(), product(Gemm::AttnProj)]),
-        },
+        true => {
+            let [projection, fc] = product::apart(chip, rows);
+            launches.extend([attention(), projection, fc, product(Gemm::Proj)]);
+            return launches;
+        }
         false => {
             let projection = casting_projection(chip, rows, &launches[2]);
             launches.push(projection);

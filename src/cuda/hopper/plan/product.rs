@@ -19,12 +19,10 @@ pub struct Tile {
     pub below: usize,
     /// Whether it is multiplied transposed, so that its rows may be any multiple of eight, where wgmma takes 64 (cuda/gemm/gemm_sm90a.cuh).
     pub swapped: bool,
-    /// The most rows behind the whole tiles that its blocks take along; only for as many, and where every tile has a block of its own.
-    pub tail: usize,
     /// Bytes of shared memory.
     pub shared: u32,
     /// Time of one wave of blocks in 0.01 us, measured on an H200; where two follow each other, a little less than both take alone. Of pairs and swapped tiles
-    /// that of others less what they gained: it puts them in the order that was measured.
+    /// that of others less what they gained (H200, or H100): it puts them in the order that was measured.
     cost: usize,
     /// Rows up to which that holds. With more, one that has fewer blocks is faster, though its wave takes longer (H200, H100).
     most_rows: usize,
@@ -38,19 +36,7 @@ impl Tile {
     }
 
     pub(super) const fn split(m: usize, n: usize, splits: usize, shared: u32, cost: usize) -> Self {
-        Self {
-            m,
-            n,
-            splits,
-            abreast: 1,
-            below: 1,
-            swapped: false,
-            tail: 0,
-            shared,
-            cost,
-            most_rows: usize::MAX,
-            fewest_rows: 0,
-        }
+        Self { m, n, splits, abreast: 1, below: 1, swapped: false, shared, cost, most_rows: usize::MAX, fewest_rows: 0 }
     }
 
     const fn up_to(self, most_rows: usize) -> Self {
@@ -74,10 +60,6 @@ impl Tile {
         Self { abreast: 256 / self.n, below: 8 * self.n / 256, ..self }
     }
 
-    const fn with_tail(self) -> Self {
-        Self { tail: 16, ..self }
-    }
-
     /// Blocks of a cluster.
     #[must_use]
     pub fn cluster(&self) -> usize {
@@ -90,22 +72,9 @@ impl Tile {
         2 * if self.swapped { self.n } else { self.m } as u32 + 32
     }
 
-    /// The form of a tail's rows alone.
-    #[must_use]
-    pub fn of_tail(&self) -> Self {
-        Self { m: self.tail, ..*self }
-    }
-
-    /// Columns of its tile that a block multiplies a tail by: the tiles above each other share those that they have in common.
-    #[must_use]
-    pub fn tail_columns(&self) -> usize {
-        if self.transposed() { 24 } else { 32 }
-    }
-
     /// Whether it can take so many rows.
     fn takes(&self, rows: usize) -> bool {
-        let fits = (1..=self.tail).contains(&(rows % self.m)) && rows / self.m * self.tail_columns() >= self.n;
-        (self.fewest_rows..=self.most_rows).contains(&rows) && (self.tail == 0 || fits)
+        (self.fewest_rows..=self.most_rows).contains(&rows)
     }
 
     /// Of K in a stage of the ring, for fp16 weights: tiles of 64 columns, of 64 rows or swapped, need more products between one wait and the next.
@@ -131,13 +100,12 @@ impl Tile {
     }
 
     pub(super) fn tiles(&self, rows: usize, columns: usize) -> usize {
-        let down = if self.tail > 0 { rows / self.m } else { rows.div_ceil(self.m) };
-        down * columns.div_ceil(self.n)
+        rows.div_ceil(self.m) * (columns / self.n)
     }
 
     /// Blocks, one for each part of each tile, in whole clusters.
     fn blocks(&self, rows: usize, columns: usize) -> usize {
-        let row = columns.div_ceil(self.n) * self.splits;
+        let row = columns / self.n * self.splits;
         (self.tiles(rows, columns) * self.splits).next_multiple_of(self.below * row)
     }
 }
@@ -149,9 +117,9 @@ const QKV_TILES: [Tile; 10] = [
     // One wave takes 600. Two, of which the second one's products hide the first one's end, take a little less than one of 192 x 192; more have not been
     // measured.
     Tile::new(128, 144, 221_336, 498).up_to(2048),
-    Tile::new(128, 144, 231_576, 520).with_tail(),
     Tile::new(128, 192, 223_368, 695),
     Tile::new(192, 192, 231_544, 1000),
+    Tile::new(160, 128, 226_456, 600).from(1025).up_to(1120).swapped(),
     Tile::new(208, 128, 183_416, 725).up_to(5376).swapped(),
     Tile::new(224, 128, 193_656, 775).up_to(5376).swapped(),
     Tile::new(256, 128, 214_136, 885).up_to(5376).swapped(),
@@ -164,20 +132,21 @@ const ATTN_PROJ_TILES: [Tile; 4] = [
 ];
 /// Bytes of shared memory of the attention projection's tiles where its blocks do not wait for each other.
 pub const APART_SHARED: [u32; 4] = [205_512, 225_976, 222_360, 226_424];
-const FC_TILES: [Tile; 13] = [
+const FC_TILES: [Tile; 14] = [
     Tile::new(64, 64, 218_280, 240),
     Tile::new(64, 96, 210_136, 340),
     Tile::new(128, 96, 210_088, 435).up_to(1024),
     Tile::new(128, 128, 210_072, 560),
     Tile::new(128, 192, 226_440, 695),
-    Tile::new(128, 192, 223_112, 720).with_tail(),
-    Tile::new(128, 224, 206_200, 812).up_to(1152),
     Tile::new(128, 256, 226_424, 930),
     Tile::new(192, 192, 222_328, 1000),
     Tile::new(144, 128, 177_288, 560).from(641).up_to(3168).swapped(),
+    Tile::new(144, 192, 228_488, 770).up_to(2304).swapped(),
     Tile::new(160, 128, 189_576, 610).up_to(3520).swapped(),
+    Tile::new(160, 192, 197_752, 875).up_to(1280).swapped(),
     Tile::new(192, 128, 214_152, 705).up_to(2112).swapped(),
     Tile::new(224, 128, 193_656, 820).up_to(2464).swapped(),
+    Tile::new(240, 128, 203_896, 880).up_to(2640).swapped(),
 ];
 const PROJ_TILES: [Tile; 32] = [
     Tile::split(64, 64, 4, 219_320, 410),
@@ -225,11 +194,10 @@ pub fn tiles(gemm: Gemm) -> &'static [Tile] {
     }
 }
 
-/// The attention projection whose blocks do not wait for each other, and FC behind it; there is none that takes a tail along.
-pub(super) fn apart(chip: Chip, rows: usize) -> Option<[Launch; 2]> {
+/// The attention projection whose blocks do not wait for each other, and FC behind it.
+pub(super) fn apart(chip: Chip, rows: usize) -> [Launch; 2] {
     let [projection, fc] = [Gemm::AttnProj, Gemm::Fc].map(|gemm| fastest(chip, gemm, rows, true));
-    let both = || [apart_in(chip, projection, rows), fc_scaled_in(chip, fc, rows)];
-    (FC_TILES[fc].tail == 0).then(both)
+    [apart_in(chip, projection, rows), fc_scaled_in(chip, fc, rows)]
 }
 
 /// The launch of this FC in this one of its tiles.
@@ -257,16 +225,13 @@ pub(super) fn product(chip: Chip, gemm: Gemm, rows: usize, prepared: bool) -> La
 /// The tile that takes the least time.
 pub(super) fn fastest(chip: Chip, gemm: Gemm, rows: usize, prepared: bool) -> usize {
     let tiles = tiles(gemm);
-    let eligible = eligible(chip, gemm, rows, prepared);
+    let eligible = eligible(gemm, rows, prepared);
     eligible.min_by_key(|&tile| time(chip, gemm, &tiles[tile], rows)).unwrap_or(0)
 }
 
 /// The tiles that can take so many rows and whose weights there are, the largest first.
-pub(super) fn eligible(chip: Chip, gemm: Gemm, rows: usize, prepared: bool) -> impl Iterator<Item = usize> {
-    let fits = move |tile: &Tile| {
-        let walks = tile.tiles(rows, gemm.columns()) > resident(gemm, tile, chip);
-        tile.takes(rows) && (tile.tail == 0 || !walks) && (prepared || !tile.transposed())
-    };
+pub(super) fn eligible(gemm: Gemm, rows: usize, prepared: bool) -> impl Iterator<Item = usize> {
+    let fits = move |tile: &Tile| tile.takes(rows) && (prepared || !tile.transposed());
     (0..tiles(gemm).len()).rev().filter(move |&tile| fits(&tiles(gemm)[tile]))
 }
 
