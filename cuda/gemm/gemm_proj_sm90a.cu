@@ -1,6 +1,6 @@
 /* output(rows, 768) fp32 = x1 + f(rows, 3072) W_proj + b_proj.
-   257 to 1120 rows: swapped tiles with all of K, 64 columns and as many rows as make ten of them or fewer: up to 120 blocks in clusters of eight, fifteen of
-   which an H200 has room for. No block waits for another. 1409 to 1920 and 2049 to 4160 rows: the same with 128 columns, up to twenty of them.
+   257 to 1440 rows: swapped tiles with all of K, 64 columns and as many rows as make ten of them or fewer: up to 120 blocks in clusters of eight, fifteen of
+   which an H200 has room for. No block waits for another. 1441 to 1920 and 2049 to 4160 rows: the same with 128 columns, up to twenty of them.
    Other rows: K is split over the blocks of a cluster, of twice as many where a cluster takes a pair of tiles; grid: tiles * splits blocks. An H200 has room
    for 30 clusters of four.
    Limiter: what comes into the multiprocessors, 1032 KB a block of 64 x 104 with all of K; without it 1024 rows took 1.5 us less (H200). With K in two it is
@@ -17,10 +17,10 @@ struct ProjArgs {
 
 #define GEMM_PROJ_FORM(BM, BN, SPLITS, STAGES, ABREAST, KIND)                                                               \
   extern "C" __global__ void __cluster_dims__(SPLITS* ABREAST, 1, 1)                                                        \
-      __launch_bounds__(GemmShape<BM, BN, D, FFN, STAGES, SPLITS, ABREAST>::THREADS, 1)                              \
+      __launch_bounds__(GemmShape<BM, BN, D, FFN, STAGES, SPLITS, ABREAST>::THREADS, 1)                                     \
       gemm_proj_##BM##x##BN##_k##SPLITS##KIND(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, \
                                               const ProjArgs args) {                                                        \
-    using Shape = GemmShape<BM, BN, D, FFN, STAGES, SPLITS, ABREAST>;                                                \
+    using Shape = GemmShape<BM, BN, D, FFN, STAGES, SPLITS, ABREAST>;                                                       \
     const int tile = blockIdx.x / Shape::CLUSTER * ABREAST + blockIdx.x % ABREAST;                                          \
     gemm<Shape>(&a, &b, ExchangeEpilogue<Shape>(args.bias, args.residual, args.out, args.rows), args.rows, tile,            \
                 gridDim.x / SPLITS, args.early);                                                                            \
@@ -47,10 +47,10 @@ struct ProjSwappedArgs {
 // A cluster has eight tiles, as many abreast as have 256 columns. Blocks of rows that there are not have nothing to do.
 #define GEMM_PROJ_SWAPPED(BM, BN, STAGES)                                                                                                            \
   extern "C" __global__ void __cluster_dims__(8, 1, 1)                                                                                               \
-      __launch_bounds__(GemmShape<BM, BN, D, FFN, STAGES, 1, 256 / BN, BN / 32, true>::THREADS, 1)                                            \
+      __launch_bounds__(GemmShape<BM, BN, D, FFN, STAGES, 1, 256 / BN, BN / 32, true>::THREADS, 1)                                                   \
       gemm_proj_##BM##x##BN##_swapped(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,                                  \
                                       const __grid_constant__ CUtensorMap x1, const __grid_constant__ CUtensorMap out, const ProjSwappedArgs args) { \
-    using Shape = GemmShape<BM, BN, D, FFN, STAGES, 1, 256 / BN, BN / 32, true>;                                                              \
+    using Shape = GemmShape<BM, BN, D, FFN, STAGES, 1, 256 / BN, BN / 32, true>;                                                                     \
     constexpr int ABREAST = Shape::ABREAST, ACROSS = Shape::N_TILES / ABREAST;                                                                       \
     const int cluster = blockIdx.x / 8, rank = blockIdx.x % 8, down = cluster / ACROSS * Shape::BELOW + rank / ABREAST;                              \
     const int tile = down * Shape::N_TILES + cluster % ACROSS * ABREAST + rank % ABREAST;                                                            \
@@ -67,6 +67,9 @@ GEMM_PROJ_SWAPPED(88, 64, 5)
 GEMM_PROJ_SWAPPED(96, 64, 5)
 GEMM_PROJ_SWAPPED(104, 64, 5)
 GEMM_PROJ_SWAPPED(112, 64, 5)
+GEMM_PROJ_SWAPPED(120, 64, 9)
+GEMM_PROJ_SWAPPED(136, 64, 8)
+GEMM_PROJ_SWAPPED(144, 64, 8)
 GEMM_PROJ_SWAPPED(80, 128, 8)
 GEMM_PROJ_SWAPPED(88, 128, 8)
 GEMM_PROJ_SWAPPED(96, 128, 8)

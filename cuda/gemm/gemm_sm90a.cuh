@@ -32,8 +32,8 @@ struct GemmShape {
   // blocks with the same part of K of two tiles ask for the same A at the same time, parts of one tile for nothing in common
   static constexpr int ABREAST = ABREAST_, BELOW = BELOW_, CLUSTER = SPLITS * ABREAST * BELOW;
   // Of K in a stage. Each round of the loop costs about 120 clocks beside its products, which four of a lone warpgroup do not hide where they are short or
-  // bytes come late (swapped 64 x 104: 1024 rows -0.3 to -0.5, H200)
-  static constexpr int DEPTH = BN == 64 && (SWAPPED || BM == 64) ? 128 : 64;
+  // bytes come late (swapped 64 x 104: 1024 rows -0.3 to -0.5, H200). Beyond 112 rows they are long, and five such stages have no room
+  static constexpr int DEPTH = BN == 64 && (SWAPPED ? BM <= 112 : BM == 64) ? 128 : 64;
   static constexpr int N_TILES = N / BN;
   static constexpr int K_BLOCKS = K / DEPTH / SPLITS;
   static constexpr int WARPGROUPS = (SWAPPED ? BN : BM) / 64;

@@ -77,10 +77,12 @@ impl Tile {
         (self.fewest_rows..=self.most_rows).contains(&rows)
     }
 
-    /// Of K in a stage of the ring, for fp16 weights: tiles of 64 columns, of 64 rows or swapped, need more products between one wait and the next.
+    /// Of K in a stage of the ring, for fp16 weights: tiles of 64 columns, of 64 rows or swapped of not too many, need more products between one wait and the
+    /// next.
     #[must_use]
     pub fn depth(&self) -> u32 {
-        if self.n == 64 && (self.swapped || self.m == 64) { 128 } else { 64 }
+        let few = if self.swapped { self.m <= 112 } else { self.m == 64 };
+        if self.n == 64 && few { 128 } else { 64 }
     }
 
     /// Whether it reads the transposed matrix, because slabs of it as it lies do not make up the tile. Only a prepared block has that.
@@ -148,7 +150,7 @@ const FC_TILES: [Tile; 14] = [
     Tile::new(224, 128, 193_656, 820).up_to(2464).swapped(),
     Tile::new(240, 128, 203_896, 880).up_to(2640).swapped(),
 ];
-const PROJ_TILES: [Tile; 32] = [
+const PROJ_TILES: [Tile; 35] = [
     Tile::split(64, 64, 4, 219_320, 410),
     Tile::split(128, 64, 4, 188_600, 630).from(193),
     Tile::split(64, 128, 4, 231_640, 640),
@@ -169,6 +171,9 @@ const PROJ_TILES: [Tile; 32] = [
     Tile::new(96, 64, 205_976, 875).up_to(960).swapped().in_eights(),
     Tile::new(104, 64, 216_216, 930).up_to(1040).swapped().in_eights(),
     Tile::new(112, 64, 226_456, 980).up_to(1120).swapped().in_eights(),
+    Tile::new(120, 64, 213_208, 1040).up_to(1200).swapped().in_eights(),
+    Tile::new(136, 64, 206_024, 1180).up_to(1360).swapped().in_eights(),
+    Tile::new(144, 64, 214_216, 1225).up_to(1440).swapped().in_eights(),
     Tile::new(80, 128, 214_216, 1250).from(1409).up_to(1600).swapped().in_eights(),
     Tile::new(88, 128, 222_408, 1350).from(1409).up_to(1760).swapped().in_eights(),
     Tile::new(96, 128, 230_600, 1450).from(1409).up_to(1920).swapped().in_eights(),
