@@ -1,6 +1,6 @@
 /* output(rows, 768) fp32 = x1 + f(rows, 3072) W_proj + b_proj.
-   257 to 1440 rows: swapped tiles with all of K, 64 columns and as many rows as make ten of them or fewer: up to 120 blocks in clusters of eight, fifteen of
-   which an H200 has room for. No block waits for another. 1441 to 1920 and 2049 to 4160 rows: the same with 128 columns, up to twenty of them.
+   257 to 1600 rows: swapped tiles with all of K, 64 columns and as many rows as make ten of them or fewer: up to 120 blocks in clusters of eight, fifteen of
+   which an H200 has room for. No block waits for another. 1601 to 1920 and 2049 to 4160 rows: the same with 128 columns, up to twenty of them.
    Other rows: K is split over the blocks of a cluster, of twice as many where a cluster takes a pair of tiles; grid: tiles * splits blocks. An H200 has room
    for 30 clusters of four.
    Limiter: what comes into the multiprocessors, 1032 KB a block of 64 x 104 with all of K; without it 1024 rows took 1.5 us less (H200). With K in two it is
@@ -70,7 +70,8 @@ GEMM_PROJ_SWAPPED(112, 64, 5)
 GEMM_PROJ_SWAPPED(120, 64, 9)
 GEMM_PROJ_SWAPPED(136, 64, 8)
 GEMM_PROJ_SWAPPED(144, 64, 8)
-GEMM_PROJ_SWAPPED(80, 128, 8)
+GEMM_PROJ_SWAPPED(152, 64, 8)
+GEMM_PROJ_SWAPPED(160, 64, 8)
 GEMM_PROJ_SWAPPED(88, 128, 8)
 GEMM_PROJ_SWAPPED(96, 128, 8)
 GEMM_PROJ_SWAPPED(104, 128, 7)

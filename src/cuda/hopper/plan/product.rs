@@ -150,7 +150,7 @@ const FC_TILES: [Tile; 14] = [
     Tile::new(224, 128, 193_656, 820).up_to(2464).swapped(),
     Tile::new(240, 128, 203_896, 880).up_to(2640).swapped(),
 ];
-const PROJ_TILES: [Tile; 35] = [
+const PROJ_TILES: [Tile; 36] = [
     Tile::split(64, 64, 4, 219_320, 410),
     Tile::split(128, 64, 4, 188_600, 630).from(193),
     Tile::split(64, 128, 4, 231_640, 640),
@@ -174,7 +174,8 @@ const PROJ_TILES: [Tile; 35] = [
     Tile::new(120, 64, 213_208, 1040).up_to(1200).swapped().in_eights(),
     Tile::new(136, 64, 206_024, 1180).up_to(1360).swapped().in_eights(),
     Tile::new(144, 64, 214_216, 1225).up_to(1440).swapped().in_eights(),
-    Tile::new(80, 128, 214_216, 1250).from(1409).up_to(1600).swapped().in_eights(),
+    Tile::new(152, 64, 222_408, 1240).up_to(1520).swapped().in_eights(),
+    Tile::new(160, 64, 230_600, 1245).from(1409).up_to(1600).swapped().in_eights(),
     Tile::new(88, 128, 222_408, 1350).from(1409).up_to(1760).swapped().in_eights(),
     Tile::new(96, 128, 230_600, 1450).from(1409).up_to(1920).swapped().in_eights(),
     Tile::new(104, 128, 209_080, 1550).from(2049).up_to(2080).swapped().in_eights(),
