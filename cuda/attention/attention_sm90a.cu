@@ -1,6 +1,6 @@
 /* Attention on sm_90a, not causal. See attention_sm90a.cuh. attention_<R>x<G>_f16: R row groups, G key groups, 128 (R G + 1) threads.
-   Grid (ceil(seq_len / (64 R)), 12, batch); a grid higher than 12 has cast workers in the rows beyond, for weights that later kernels read. Else blocks of two
-   or three row groups cast beside their own work. */
+   Grid (ceil(seq_len / (64 R)), 12, batch). Weights that later kernels read are cast by blocks of two or three row groups beside their own work; of one by
+   workers of their own, in the rows of a grid higher than 12. */
 #include "attention/attention_sm90a.cuh"
 #include "cast/cast_sm90a.cuh"
 
@@ -9,11 +9,10 @@
       NAME(const __grid_constant__ CUtensorMap qkv, const __grid_constant__ CUtensorMap att, int seq_len, const CastArgs cast, \
            const float2* longest) {                                                                                            \
     using Tile = AttentionTile<R, G, KEYS, STAGES, false>;                                                                     \
-    if (blockIdx.y >= HEADS) {                                                                                                 \
+    if (!Tile::CASTS && blockIdx.y >= HEADS) {                                                                                 \
       pdl_launch();                                                                                                            \
-      constexpr int CAST_STAGES = (Tile::SMEM_BYTES - 1024) / 16400, GROUP = Tile::ROW_GROUPS == 1 ? 128 : Tile::THREADS - 32; \
       if (blockIdx.z == 0)                                                                                                     \
-        cast_role<Tile::THREADS, CAST_STAGES, GROUP, BESIDE_ATTENTION>(                                                        \
+        cast_role<Tile::THREADS, (Tile::SMEM_BYTES - 1024) / 16400, 128, BESIDE_ATTENTION>(                                    \
             cast, attention_memory(), (blockIdx.y - HEADS) * gridDim.x + blockIdx.x, (gridDim.y - HEADS) * gridDim.x);         \
       return;                                                                                                                  \
     }                                                                                                                          \

@@ -21,7 +21,7 @@ __device__ __forceinline__ uint32_t attention_memory() {
   return (smem_address(shared) + 1023) & ~1023u;
 }
 
-// `cast`: for the warps that attention leaves idle, where the tile has such and the grid no blocks for it
+// `cast`: for the warps that attention leaves idle, where the tile has such
 template <class T>
 __device__ __forceinline__ void attention_block(const CUtensorMap* qkv, const CUtensorMap* att, int seq_len, const float2* longest,
                                                 const CastArgs& cast) {
@@ -57,7 +57,7 @@ __device__ __forceinline__ void attention_block(const CUtensorMap* qkv, const CU
     pdl_wait();
     loads.run();
   }
-  if (!T::CAUSAL && beside > T::PRODUCER && beside <= T::CAST_WARPS && gridDim.y == HEADS) {  // else others cast
+  if (!T::CAUSAL && beside > T::PRODUCER && beside <= T::CAST_WARPS) {
     const int caster = beside - 1, blocks = gridDim.x * gridDim.y * gridDim.z, block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
     cast_beside(cast, smem.cast(caster), smem.cast_full(caster), caster * blocks + block, T::CAST_WARPS * blocks);
   }

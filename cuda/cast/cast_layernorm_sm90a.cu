@@ -163,13 +163,11 @@ extern "C" __global__ void __launch_bounds__(256, 5) cast_layernorm(const CastLa
 #pragma unroll
       for (int i = 0; i < 4; i++) v[i] = aligned ? load_once_4(from + 1024 * i, policy) : load_unaligned_4(from + 1024 * i);
     }
-    Observation seen;
+    CastWatch watch;
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-      seen.add(v[i]);
-      store_half4(to + 1024 * i, v[i]);
-    }
-    if (args.cast.alarms != nullptr) report_chunk(seen, args.cast.alarms, cast_matrix(chunk));
+    for (int i = 0; i < 4; i++) watch.cast(v[i], to + 1024 * i);
+    watch.gather(16);
+    if (args.cast.alarms != nullptr) report_chunk(watch.seen, args.cast.alarms, cast_matrix(chunk));
   }
   // No branch returns, so that ptxas lays them out in this order: what most blocks run comes first, without a jump to code that is cold.
   block -= chunks;

@@ -13,6 +13,7 @@
 #include "common/mbarrier_sm90a.cuh"
 #include "common/sync_sm90a.cuh"
 #include "common/tma_sm90a.cuh"
+#include "common/watch_sm90a.cuh"
 #include "dims.h"
 
 struct CastArgs {
@@ -47,9 +48,10 @@ __device__ __forceinline__ int cast_matrix(int chunk) {
   return (chunk >= CHUNKS_QKV) + (chunk >= CHUNKS_QKV + CHUNKS_ATTN) + (chunk >= CHUNKS_QKV + CHUNKS_ATTN + CHUNKS_FC);
 }
 
-// What a warp has seen of the chunks that it took part in, reported matrix by matrix.
+// Rounds weights, and keeps what a warp has seen of the chunks that it took part in, reported matrix by matrix.
 struct CastWatch {
   Observation seen;
+  HalfObservation<1> look;  // of the last few dozen
   int matrix = 0, count = 0;  // `count` of this lane
 
   __device__ __forceinline__ void turn_to(int chunk, unsigned* alarms) {
@@ -57,7 +59,13 @@ struct CastWatch {
     report(alarms);
     matrix = cast_matrix(chunk);
   }
-  __device__ __forceinline__ void add(float4 v) { seen.add(v), count += 4; }
+  __device__ __forceinline__ void cast(float4 v, __half* to) {
+    const uint2 halves = make_uint2(pack_half2(v.x, v.y), pack_half2(v.z, v.w));
+    look.add(halves.x, halves.y);
+    *reinterpret_cast<uint2*>(to) = halves;
+  }
+  // After each chunk, of which the lane has had so many. Counted here, or each four would take an instruction more.
+  __device__ __forceinline__ void gather(int more) { look.move_to(seen), count += more; }
   __device__ __forceinline__ void report(unsigned* alarms) {
     const int all = __reduce_add_sync(~0u, count);
     if (alarms != nullptr && all > 0) seen.report(alarms, matrix, static_cast<float>(all));
@@ -68,10 +76,6 @@ struct CastWatch {
 __device__ __forceinline__ bool aligned_16(const void* p) { return (reinterpret_cast<uintptr_t>(p) & 15) == 0; }
 
 __device__ __forceinline__ float4 load_unaligned_4(const float* p) { return make_float4(__ldg(p), __ldg(p + 1), __ldg(p + 2), __ldg(p + 3)); }
-
-__device__ __forceinline__ void store_half4(__half* to, float4 v) {
-  *reinterpret_cast<uint2*>(to) = make_uint2(pack_half2(v.x, v.y), pack_half2(v.z, v.w));
-}
 
 // Beside the product of QKV itself: its blocks count themselves when they have read their part of W_qkv
 __device__ __forceinline__ void wait_for_readers(const unsigned* alarms, unsigned readers) {
@@ -107,11 +111,10 @@ __device__ __forceinline__ void cast_role(const CastArgs& args, uint32_t memory,
       watch.turn_to(chunk, args.alarms);
       if (BESIDE == BESIDE_ATTENTION && chunk >= CHUNKS_UNSHARED) pdl_wait();
       if (READERS > 0 && chunk >= CHUNKS_UNSHARED) wait_for_readers(args.alarms, READERS);
-      for (int i = threadIdx.x * 4; i < CAST_CHUNK; i += THREADS * 4) {
-        const float4 v = load_unaligned_4(args.weights + cast_source(chunk) + i);
-        watch.add(v);
-        store_half4(cast_target(args, chunk) + i, v);
-      }
+      int own = 0;
+      for (int i = threadIdx.x * 4; i < CAST_CHUNK; i += THREADS * 4, own += 4)
+        watch.cast(load_unaligned_4(args.weights + cast_source(chunk) + i), cast_target(args, chunk) + i);
+      watch.gather(own);
     }
     watch.report(args.alarms);
     if (READERS > 0) __threadfence();  // the next kernel starts when all have ended
@@ -138,6 +141,7 @@ __device__ __forceinline__ void cast_role(const CastArgs& args, uint32_t memory,
   }
   constexpr int PIECES = (CAST_CHUNK / 4 + GROUP - 1) / GROUP;  // of four numbers
   const int group = GROUPS > 1 ? threadIdx.x / GROUP : 0, thread = GROUPS > 1 ? threadIdx.x % GROUP : threadIdx.x;
+  const int own = 4 * ((CAST_CHUNK / 4 - thread + GROUP - 1) / GROUP);
   static_assert(READERS == 0 || GROUPS * GROUP + 32 == CONVERTERS);
   if (GROUPS * GROUP < CONVERTERS && group >= GROUPS) {
     if (READERS > 0) {
@@ -173,10 +177,9 @@ __device__ __forceinline__ void cast_role(const CastArgs& args, uint32_t memory,
 #pragma unroll
     for (int p = 0; p < PIECES; p++) {
       const int i = thread + p * GROUP;
-      if (i >= CAST_CHUNK / 4) continue;
-      watch.add(v[p]);
-      store_half4(to + 4 * i, v[p]);
+      if (i < CAST_CHUNK / 4) watch.cast(v[p], to + 4 * i);
     }
+    watch.gather(own);
     mbarrier_arrive(empty + 8 * at.stage);  // not before the numbers are in use: they may still be on their way to the registers
 #pragma unroll
     for (int i = 0; i < GROUPS; i++) at.advance();

@@ -8,8 +8,10 @@
 
 #include "common/alarm.cuh"
 
+// CHAINS: of instructions that wait for each other; a thread that waits for memory anyway needs but one
+template <int CHAINS = 2>
 struct HalfObservation {
-  uint32_t largest[2] = {0, 0}, squares[2] = {0, 0};
+  uint32_t largest[CHAINS] = {}, squares[CHAINS] = {};
 
   // 9.7.4.9 max.xorsign.abs (its sign does not matter) and 9.7.4.4 fma
   __device__ __forceinline__ static void see(uint32_t& largest, uint32_t& squares, uint32_t pair) {
@@ -18,13 +20,13 @@ struct HalfObservation {
   }
   __device__ __forceinline__ void add(uint32_t low, uint32_t high) {
     see(largest[0], squares[0], low);
-    see(largest[1], squares[1], high);
+    see(largest[CHAINS - 1], squares[CHAINS - 1], high);
   }
 
   // The squares of a few dozen usual weights in fp16, and all others in fp32
   __device__ __forceinline__ void move_to(Observation& all) {
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < CHAINS; i++) {
       const float2 l = __half22float2(*reinterpret_cast<const __half2*>(&largest[i]));
       const float2 s = __half22float2(*reinterpret_cast<const __half2*>(&squares[i]));
       all.largest = fmaxf(all.largest, fmaxf(fabsf(l.x), fabsf(l.y)));

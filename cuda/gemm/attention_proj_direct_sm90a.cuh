@@ -79,7 +79,7 @@ struct AttentionProj {
     float4 v[PIECES];
 #pragma unroll
     for (int p = 0; p < PIECES; p++) v[p] = fetch_4<ALIGNED>(from + DOWN * p * D);
-    HalfObservation look;
+    HalfObservation<> look;
     Observation seen;
 #pragma unroll
     for (int p = 0; p < PIECES; p++) {

@@ -96,7 +96,7 @@ __device__ __forceinline__ Observation convert(const float* b, uint32_t ring, ui
 #pragma unroll 1
   for (int part = group; part < S::PARTS; part += S::GROUPS) {
     mbarrier_wait(empty + 8 * at.stage, at.parity ^ 1);
-    HalfObservation look;
+    HalfObservation<> look;
 #pragma unroll
     for (int p = 0; p < S::PIECES; p++) {
       const uint32_t low = pack_half2(v[p].x, v[p].y), high = pack_half2(v[p].z, v[p].w);

@@ -97,7 +97,7 @@ struct ShareConverter {
       for (int j = 0; j < S::AHEAD; j++) {
         const int i = first + j;
         if (S::SHARE % S::AHEAD != 0 && i >= S::SHARE) break;
-        HalfObservation look;
+        HalfObservation<> look;
 #pragma unroll
         for (int p = 0; p < S::PIECES; p++) {
           const float4 w = v[j][p];

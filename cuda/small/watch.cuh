@@ -74,7 +74,7 @@ struct Watch<true> {
 
   template <class Fragments>
   __device__ __forceinline__ void look(const Fragments& weights) {
-    HalfObservation half;
+    HalfObservation<> half;
     weights.each([&](uint2 b) { half.add(b.x, b.y); });
     half.move_to(seen);
   }

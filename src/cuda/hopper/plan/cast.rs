@@ -22,20 +22,20 @@ const VECTOR_BLOCKS: usize = 10;
 /// No chunks.
 pub(super) const NOTHING: Range<u32> = CHUNKS..CHUNKS;
 
-/// Chunks that one idle SM casts in a microsecond beside a kernel (H200), and all of them together in the first kernel (H100).
-const CAST_RATE: usize = 3;
-const CAST_RATE_ALL: usize = 213;
-/// Of the first, in percent, beside attention in groups of 64 rows, where they cast in groups of four warps, and of 128 (H100).
-const CAST_RATE_OF_ATTENTION: [usize; 2] = [120, 82];
+/// Chunks that one idle SM casts in 100 us beside a product (H200) and beside attention in groups of 64 rows, where it casts in groups of four warps (H100); and
+/// all of them together in the first kernel (H100).
+const CAST_RATE: usize = 300;
+const CAST_RATE_OF_ATTENTION: usize = 360;
+const CAST_RATE_ALL: usize = 21_300;
 
-/// Chunks that each SM may cast beside its share of attention: those of two SMs in clusters, which makes the chain fastest at 768 and 1024 rows (H200), and
-/// one's in 100 us else, where it has blocks of 128 (H100) and of 192 rows (H200).
-const CAST_BESIDE: u32 = 9;
+/// Chunks that each SM may cast beside its share of attention: those of two SMs in clusters, with which 641 to 896 rows are fastest (H100), and one's in
+/// 100 us else, where it has blocks of 128 (H100) and of 192 rows (H200).
+const CAST_BESIDE: u32 = 11;
 const CAST_BESIDE_RATE: [usize; 2] = [65, 40];
 
-/// What must be gained before attention of 128 rows casts in its own blocks, in 0.01 us: at 1056 and 1152 rows, where that takes 0 to 0.3 us longer (H100),
-/// others keep casting.
-const CASTING_COST: usize = 150;
+/// Where attention can cast what is left, the most that others cast beside the QKV product: more makes that longer than it makes attention shorter (2113 to
+/// 2400 rows, H100: 1.3 to 2.5 us).
+const CAST_BESIDE_QKV: usize = 500;
 
 /// Whether W_qkv is cast and may lie where the last of W_proj will: as much of W_proj is cast when the QKV product has had its weights, by attention, which waits for
 /// that, or behind it; in one kernel with QKV for the blocks that read it.
@@ -52,20 +52,12 @@ pub(super) const FEWEST_WORKERS: u32 = 16;
 
 /// The first three launches with the cast of all weights but what is left to the fourth (see [`casting_projection`]): what the SMs that the QKV
 /// product and attention leave idle can do in that time, they do; the rest is done before. The QKV product takes the tile with which all this would be over
-/// first without the fourth launch; and so it is decided whether attention of 128 rows casts in its own blocks.
+/// first without the fourth launch.
 pub(super) fn casting(chip: Chip, shape: Shape) -> [Launch; 3] {
     let attention = attention::attention(chip, shape);
-    let beside: &[bool] = match casting_form(&attention) {
-        Some(form) if form.rows == 2 => &[false, true],
-        Some(_) => &[true],
-        None => &[false],
-    };
-    let all = beside.iter().flat_map(|&beside| {
-        let (tiles, attention) = (product::eligible(Gemm::Qkv, shape.rows(), false), &attention);
-        tiles.map(move |tile| Shares::new(chip, shape, tile, attention, beside))
-    });
+    let all = product::eligible(Gemm::Qkv, shape.rows(), false).map(|tile| Shares::new(chip, shape, tile, &attention));
     let best = all.min_by_key(|shares| shares.time);
-    best.unwrap_or_else(|| Shares::new(chip, shape, 0, &attention, false)).launches(chip, shape.rows())
+    best.unwrap_or_else(|| Shares::new(chip, shape, 0, &attention)).launches(chip, shape.rows())
 }
 
 /// How many chunks of the weights other than W_qkv are cast beside the QKV product and beside attention, at most.
@@ -81,43 +73,34 @@ struct Shares {
     /// Of how many chunks the first is a multiple: beside wide tiles all warps of an SM cast a chunk together, and a few more than there are SMs take as long as
     /// another round of all. Where attention goes in groups of 64 rows: 592 to 640 rows 0.8 to 1.0 us (H100). Of 128 it would lose 0.4.
     round: usize,
-    /// Of the QKV product and what is cast before, in 0.01 us; and by how much attention then takes longer.
+    /// Of the QKV product and what is cast before, in 0.01 us.
     time: usize,
 }
 
 impl Shares {
-    /// `beside`: attention's own blocks cast, not others.
-    fn new(chip: Chip, shape: Shape, tile: usize, attention: &Launch, beside: bool) -> Self {
+    fn new(chip: Chip, shape: Shape, tile: usize, attention: &Launch) -> Self {
         let (rows, form) = (shape.rows(), &tiles(Gemm::Qkv)[tile]);
         let (qkv, qkv_time) = (product_in(chip, Gemm::Qkv, tile, rows), product::time(chip, Gemm::Qkv, form, rows));
         let workers = idle_sms(chip.sms, &qkv);
         // Workers join attention in rows of its grid. Causal attention has no such role: only a prepared block is causal.
         let (row, idle) = (attention.grid[0], idle_sms(chip.sms, attention));
         let time = attention::time(chip, shape);
-        let (second, second_rows, qkv_first) = match casting_form(attention).filter(|_| beside) {
+        let (second, second_rows, qkv_first) = match casting_form(attention) {
             Some(form) if form.blocks > 1 => ((CAST_BESIDE * attention.working / 2) as usize, 0, false),
             Some(form) => {
                 let rate = CAST_BESIDE_RATE[usize::from(form.rows == 3)];
                 (chip.sms * time * rate / 10_000, 0, true)
             }
             None if shape.causal => (0, 0, false),
-            None => {
-                let percent = match attention.kernel {
-                    Kernel::Attention { form, .. } => CAST_RATE_OF_ATTENTION.get(form).copied().unwrap_or(100),
-                    _ => 100,
-                };
-                (capacity(idle / row * row, time) * percent / 100, idle / row, false)
-            }
+            None => (capacity(idle / row * row, time, CAST_RATE_OF_ATTENTION), idle / row, false),
         };
-        let first = capacity(workers, qkv_time);
+        let first = capacity(workers, qkv_time, CAST_RATE).min(if qkv_first { CAST_BESIDE_QKV } else { usize::MAX });
         let round = match attention.kernel {
             Kernel::Attention { form: 0, .. } if second > 0 && form.n > 96 => workers.max(1) as usize,
             _ => 1,
         };
-        let longer =
-            if beside && casting_form(attention).is_some_and(|form| form.rows == 2) { CASTING_COST } else { 0 };
         let shares = Self { qkv, attention: attention.clone(), first, second, second_rows, qkv_first, round, time: 0 };
-        let time = qkv_time + 100 * shares.before() / CAST_RATE_ALL + longer;
+        let time = qkv_time + 10_000 * shares.before() / CAST_RATE_ALL;
         Self { time, ..shares }
     }
 
@@ -160,7 +143,7 @@ pub(super) fn casting_projection(chip: Chip, rows: usize, attention: &Launch) ->
         launch.grid[0] += idle;
         let clusters = casting_form(attention).is_some_and(|form| form.blocks > 1 && form.tail == 0);
         let most = CHUNKS_PROJ / if clusters { 4 } else { 2 };
-        launch.cast.start -= count(capacity(idle, time) / 2).min(most);
+        launch.cast.start -= count(capacity(idle, time, CAST_RATE) / 2).min(most);
     }
     launch
 }
@@ -182,8 +165,8 @@ fn idle_sms(sms: usize, launch: &Launch) -> u32 {
 }
 
 /// Chunks that so many SMs cast in this time, in 0.01 us.
-fn capacity(workers: u32, time: usize) -> usize {
-    workers as usize * time * CAST_RATE / 100
+fn capacity(workers: u32, time: usize, rate: usize) -> usize {
+    workers as usize * time * rate / 10_000
 }
 
 pub(super) fn cast_layernorm(rows: usize, cast: Range<u32>) -> Launch {
