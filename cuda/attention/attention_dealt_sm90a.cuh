@@ -69,13 +69,10 @@ struct DealtProducer {
       for (uint32_t tries = 0; load_acquire(flag) == 0;) bound<MOST_TRIES>(++tries);
       *flag = 0;
       fence_async_global();
-      const uint8_t* from = args.parts + static_cast<size_t>(share.number + i) * PART_BYTES;
-#pragma unroll 1
-      for (int g = 0; g < T::ROW_GROUPS; g++, ring.advance()) {
-        mbarrier_wait_or_fault(smem.empty(ring.stage), ring.parity ^ 1);
-        mbarrier_expect(smem.k_full(ring.stage), PART_GROUP_BYTES);
-        bulk_load(smem.k(ring.stage), from + g * PART_GROUP_BYTES, PART_GROUP_BYTES, smem.k_full(ring.stage));
-      }
+      mbarrier_wait_or_fault(smem.empty(ring.stage), ring.parity ^ 1);
+      mbarrier_expect(smem.k_full(ring.stage), PART_BYTES);
+      bulk_load(smem.k(ring.stage), args.parts + static_cast<size_t>(share.number + i) * PART_BYTES, PART_BYTES, smem.k_full(ring.stage));
+      ring.advance();
     }
   }
 };
@@ -88,44 +85,50 @@ struct DealtConsumer : AttentionConsumer<DealtTile> {
     asm volatile("" : "+r"(tile));
   }
 
-  // Leaves O and what it is to be weighed by to the block that finishes the unit
+  // Leaves O, rounded, and what it is to be weighed by to the block that finishes the unit
   __device__ __forceinline__ void leave(uint8_t* part) const {
-    float4* to = reinterpret_cast<float4*>(part + group * PART_GROUP_BYTES) + 32 * warp + lane();
+    uint8_t* const to = part + group * PART_GROUP_BYTES + (32 * warp + lane()) * 16;
+    const float scale[2] = {reciprocal(sums[0]), reciprocal(sums[1])};
 #pragma unroll
-    for (int i = 0; i < 8; i++) to[128 * i] = make_float4(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3]);
-    to[1024] = make_float4(softmax.reference_of(0, sums[0]), softmax.reference_of(1, sums[1]), sums[0], sums[1]);
+    for (int i = 0; i < 4; i++) {
+      const float* v = o + 8 * i;
+      *reinterpret_cast<uint4*>(to + 2048 * i) =
+          make_uint4(pack_half2(v[0] * scale[0], v[1] * scale[0]), pack_half2(v[2] * scale[1], v[3] * scale[1]),
+                     pack_half2(v[4] * scale[0], v[5] * scale[0]), pack_half2(v[6] * scale[1], v[7] * scale[1]));
+    }
+    *reinterpret_cast<float4*>(to + PART_ROWS_BYTES) = make_float4(softmax.reference_of(0, sums[0]), softmax.reference_of(1, sums[1]), sums[0], sums[1]);
   }
 
-  // Adds the part of another block, whose groups' come one after the other
+  // Adds the part of another block
   __device__ __forceinline__ void add_part() {
-#pragma unroll 1
-    for (int g = 0; g < T::ROW_GROUPS; g++, now.advance()) {
-      mbarrier_wait_or_fault(smem.k_full(now.stage), now.parity);
-      if (g == group) {
-        const uint32_t from = smem.k(now.stage) + (32 * warp + lane()) * 16;
-        const float4 other = load_shared_4(from + 16384);
-        const float references[2] = {other.x, other.y}, more[2] = {other.z, other.w};
-        float weight[2], others[2];
+    mbarrier_wait_or_fault(smem.k_full(now.stage), now.parity);
+    const uint32_t from = smem.k(now.stage) + group * PART_GROUP_BYTES + (32 * warp + lane()) * 16;
+    const float4 other = load_shared_4(from + PART_ROWS_BYTES);
+    const float references[2] = {other.x, other.y}, more[2] = {other.z, other.w};
+    float weight[2], others[2];
 #pragma unroll
-        for (int h = 0; h < 2; h++) {
-          const float own = softmax.reference_of(h, sums[h]), top = fmaxf(own, references[h]);
-          weight[h] = exp2_approx((own - top) * SCORE_SCALE);
-          others[h] = exp2_approx((references[h] - top) * SCORE_SCALE);
-          softmax.reference[h] = top;
-          sums[h] = weight[h] * sums[h] + others[h] * more[h];
-        }
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-          const float4 v = load_shared_4(from + 2048 * i);
-          o[4 * i] = weight[0] * o[4 * i] + others[0] * v.x;
-          o[4 * i + 1] = weight[0] * o[4 * i + 1] + others[0] * v.y;
-          o[4 * i + 2] = weight[1] * o[4 * i + 2] + others[1] * v.z;
-          o[4 * i + 3] = weight[1] * o[4 * i + 3] + others[1] * v.w;
-        }
-      }
-      __syncwarp();
-      release(now.stage);
+    for (int h = 0; h < 2; h++) {
+      const float own = softmax.reference_of(h, sums[h]), top = fmaxf(own, references[h]);
+      weight[h] = exp2_approx((own - top) * SCORE_SCALE);
+      others[h] = exp2_approx((references[h] - top) * SCORE_SCALE) * more[h];
+      softmax.reference[h] = top;
+      sums[h] = weight[h] * sums[h] + others[h];
     }
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      uint32_t v[4];
+      load_shared_words(from + 2048 * i, v);
+#pragma unroll
+      for (int j = 0; j < 4; j++) {
+        const float2 pair = __half22float2(*reinterpret_cast<const __half2*>(&v[j]));
+        float* const to = o + 8 * i + 2 * j;
+        to[0] = weight[j % 2] * to[0] + others[j % 2] * pair.x;
+        to[1] = weight[j % 2] * to[1] + others[j % 2] * pair.y;
+      }
+    }
+    __syncwarp();
+    release(now.stage);
+    now.advance();
   }
 };
 
@@ -185,11 +188,14 @@ __device__ __forceinline__ void attention_dealt_block(const CUtensorMap* qkv, co
     return;
   }
   registers_decrease<T::PRODUCER_REGISTERS>();
-  if (beside == T::PRODUCER && elect_one()) {
-    pdl_wait();
-    DealtProducer{qkv, smem, args, share}.run();
+  if (beside == T::PRODUCER) {
+    if (elect_one()) {
+      pdl_wait();
+      DealtProducer{qkv, smem, args, share}.run();
+    }
+    return;  // `beside` held until here would spill
   }
-  if (beside > T::PRODUCER && beside <= T::CAST_WARPS) {
+  if (beside <= T::CAST_WARPS) {
     const int caster = beside - 1;
     cast_beside(args.cast, smem.cast(caster), smem.cast_full(caster), caster * gridDim.x + blockIdx.x, T::CAST_WARPS * gridDim.x);
   }

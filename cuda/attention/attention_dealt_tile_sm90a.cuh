@@ -24,9 +24,9 @@ struct DealtSmem : AttentionSmem<DealtTile> {
   __device__ __forceinline__ uint32_t parted() const { return barrier(T::Base::BARRIERS + T::ROW_GROUPS); }
 };
 
-// A part of a unit's output in memory, by row group: O, then two references and two sums, as threads have them
-constexpr int PART_GROUP_BYTES = 64 * 64 * 4 + 128 * 16, PART_BYTES = 3 * PART_GROUP_BYTES;
-static_assert(PART_GROUP_BYTES <= 2 * DealtTile::KV_BYTES, "a stage of the ring has room for a group's");
+// A part of a unit's output in memory, by row group: O by its sums, in fp16, then two references and two sums, as threads have them
+constexpr int PART_ROWS_BYTES = 64 * 64 * 2, PART_GROUP_BYTES = PART_ROWS_BYTES + 128 * 16, PART_BYTES = 3 * PART_GROUP_BYTES;
+static_assert(PART_BYTES <= 2 * DealtTile::KV_BYTES, "a stage of the ring has room for it");
 
 struct Dealing {
   int seq_len;

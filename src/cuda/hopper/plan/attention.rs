@@ -40,7 +40,7 @@ pub const MOST_SHARES: usize = 144;
 /// Bytes of all flags.
 pub const FLAG_BYTES: usize = 1024;
 /// Bytes of a part (cuda/attention/attention_dealt_tile_sm90a.cuh).
-pub const PART_BYTES: usize = 3 * (64 * 64 * 4 + 128 * 16);
+pub const PART_BYTES: usize = 3 * (64 * 64 * 2 + 128 * 16);
 /// Rows of a call up to which work is not dealt out: it would gain nothing, and no multiprocessor may be left without a share.
 pub const UNDEALT_ROWS: usize = 2048;
 /// Rows beyond which it is not either: tiles are counted by 31 bits.
