@@ -239,7 +239,6 @@ fn hopper_attention(nvcc: &Path) {
         for (form, arguments) in forms.iter().zip(uses) {
             assert_eq!(arguments[1..3], [form.rows.to_string(), form.keys.to_string()], "{file}");
             let tile = format!("(AttentionTile<{}, {causal}>", arguments[1..].join(", "));
-            equal.push((format!("{tile}::CASTS)"), usize::from(form.casts)));
             equal.push((format!("{tile}::SMEM_BYTES)"), form.shared as usize));
             equal.push((format!("{tile}::THREADS)"), 128 * (form.rows * form.keys + 1)));
         }
@@ -262,7 +261,6 @@ fn hopper_attention(nvcc: &Path) {
     let equal = [
         ("DealtTile::SMEM_BYTES", dealt.shared as usize),
         ("DealtTile::THREADS", 128 * (dealt.rows + 1)),
-        ("DealtTile::CASTS", usize::from(dealt.casts)),
         ("DealtTile::KEYS", DEALT_KEYS),
         ("PART_BYTES", PART_BYTES),
         // What src/cuda/hopper/block.rs writes into the arguments.

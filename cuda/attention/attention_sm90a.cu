@@ -1,22 +1,12 @@
 /* Attention on sm_90a, not causal. See attention_sm90a.cuh. attention_<R>x<G>_f16: R row groups, G key groups, 128 (R G + 1) threads.
-   Grid (ceil(seq_len / (64 R)), 12, batch). Weights that later kernels read are cast by blocks of two or three row groups beside their own work; of one by
-   workers of their own, in the rows of a grid higher than 12. */
+   Grid (ceil(seq_len / (64 R)), 12, batch). Blocks cast weights that later kernels read beside their own work. */
 #include "attention/attention_sm90a.cuh"
-#include "cast/cast_sm90a.cuh"
 
 #define ATTENTION(NAME, R, G, KEYS, STAGES)                                                                                    \
   extern "C" __global__ void __launch_bounds__(AttentionTile<R, G, KEYS, STAGES, false>::THREADS, 1)                           \
       NAME(const __grid_constant__ CUtensorMap qkv, const __grid_constant__ CUtensorMap att, int seq_len, const CastArgs cast, \
            const float2* longest) {                                                                                            \
-    using Tile = AttentionTile<R, G, KEYS, STAGES, false>;                                                                     \
-    if (!Tile::CASTS && blockIdx.y >= HEADS) {                                                                                 \
-      pdl_launch();                                                                                                            \
-      if (blockIdx.z == 0)                                                                                                     \
-        cast_role<Tile::THREADS, (Tile::SMEM_BYTES - 1024) / 16400, 128, BESIDE_ATTENTION>(                                    \
-            cast, attention_memory(), (blockIdx.y - HEADS) * gridDim.x + blockIdx.x, (gridDim.y - HEADS) * gridDim.x);         \
-      return;                                                                                                                  \
-    }                                                                                                                          \
-    attention_block<Tile>(&qkv, &att, seq_len, longest, cast);                                                                 \
+    attention_block<AttentionTile<R, G, KEYS, STAGES, false>>(&qkv, &att, seq_len, longest, cast);                             \
   }
 
 ATTENTION(attention_1x2_f16, 1, 2, 64, 8)

@@ -21,7 +21,7 @@ __device__ __forceinline__ uint32_t attention_memory() {
   return (smem_address(shared) + 1023) & ~1023u;
 }
 
-// `cast`: for the warps that attention leaves idle, where the tile has such
+// `cast`: for the warps that attention leaves idle
 template <class T>
 __device__ __forceinline__ void attention_block(const CUtensorMap* qkv, const CUtensorMap* att, int seq_len, const float2* longest,
                                                 const CastArgs& cast) {

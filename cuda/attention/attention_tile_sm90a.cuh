@@ -13,7 +13,7 @@ constexpr int ATTENTION_BOX = 64;  // both tensor maps have boxes of 64 columns 
    tiles of keys of the same rows, tile i to group i mod KEY_GROUPS. With BLOCKS 2 the two blocks of a cluster have the same rows and half of the keys
    each (attention_cluster_sm90a.cuh); with TAIL other blocks have a sequence's last rows (attention_tail_sm90a.cuh). With CASTS it has
    CAST_WARPS single warps that cast, and if causal only room for them. */
-template <int ROW_GROUPS_, int KEY_GROUPS_, int KEYS_, int STAGES_, bool CAUSAL_, int BLOCKS_ = 1, bool TAIL_ = false, bool CASTS_ = (ROW_GROUPS_ > 1)>
+template <int ROW_GROUPS_, int KEY_GROUPS_, int KEYS_, int STAGES_, bool CAUSAL_, int BLOCKS_ = 1, bool TAIL_ = false, bool CASTS_ = true>
 struct AttentionTile {
   static constexpr int ROW_GROUPS = ROW_GROUPS_, KEY_GROUPS = KEY_GROUPS_, KEYS = KEYS_, STAGES = STAGES_, BLOCKS = BLOCKS_;
   static constexpr bool CAUSAL = CAUSAL_, TAIL = TAIL_, CASTS = CASTS_;
@@ -35,7 +35,7 @@ struct AttentionTile {
   static constexpr bool SCALES_Q = LENGTHS && !CAUSAL;
   static constexpr int THREADS = 128 * CONSUMERS + 128;
   // The warps beside the consumers: the producer, then CAST_WARPS that cast, and last one that sets up the barriers while the producer works out where it
-  // reads, and tells lengths. All of it is code that runs once and is waited for: 5 to 7 clocks an instruction (H200).
+  // reads, and then tells lengths or, where there are none to tell, casts, too. All of it is code that runs once and is waited for: 5 to 7 clocks an instruction (H200).
   static constexpr int PRODUCER = 0, HELPER = 3;
   static constexpr int CONSUMER_REGISTERS = CONSUMERS == 3 ? 160 : CONSUMERS == 1 || CASTS ? 232 : 240;
   static constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : CASTS ? 40 : 24;
@@ -43,7 +43,7 @@ struct AttentionTile {
   static constexpr int Q_BYTES = ROWS * 128, KV_BYTES = KEYS * 128;
   // O, and two references and two sums a thread; of a cluster's blocks each gets the half that it finishes
   static constexpr int PARTIAL_BYTES = (KEY_GROUPS > 1 ? 64 * 64 * 4 + 128 * 16 : 0) + (BLOCKS > 1 ? 64 * 32 * 4 + 128 * 8 : 0);
-  static constexpr int CAST_WARPS = CASTS ? 2 : 0, CAST_BYTES = 16384 + 128;
+  static constexpr int CAST_WARPS = !CASTS ? 0 : ROW_GROUPS == 1 ? 3 : 2, CAST_BYTES = 16384 + 128;
   static constexpr int BARRIERS = LENGTHS + ROW_GROUPS + 3 * STAGES + (CAST_WARPS > 0 ? ROW_GROUPS + CAST_WARPS : 0);
   static constexpr int SMEM_BYTES = 1024 /* room to align */ + Q_BYTES + STAGES * 2 * KV_BYTES + CONSUMERS * PARTIAL_BYTES +
                                     CAST_WARPS * CAST_BYTES + 8 * BARRIERS + 4 * SQUARES;

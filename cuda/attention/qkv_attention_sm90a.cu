@@ -7,8 +7,8 @@ extern "C" __global__ void __cluster_dims__(HEAD_BLOCKS) __launch_bounds__(QkvAt
                   const QkvAttentionArgs args) {
   if (blockIdx.x >= args.working) {
     constexpr int CAST_STAGES = (QkvAttentionSmem::TOTAL - 1024) / 16400;
-    cast_role<QkvAttentionTile::THREADS, CAST_STAGES, 64, BESIDE_OTHERS, HEADS * HEAD_BLOCKS>(args.cast, shared_base(), blockIdx.x - args.working,
-                                                                                              gridDim.x - args.working);
+    cast_role<QkvAttentionTile::THREADS, CAST_STAGES, 64, false, HEADS * HEAD_BLOCKS>(args.cast, shared_base(), blockIdx.x - args.working,
+                                                                                      gridDim.x - args.working);
     return;
   }
   QkvAttention{&h, &weights, &qkv, args, {{shared_base()}}, static_cast<int>(blockIdx.x / HEAD_BLOCKS), static_cast<int>(cluster_rank())}.run();

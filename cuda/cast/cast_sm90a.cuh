@@ -3,8 +3,8 @@
    One thread keeps a ring of 16 KB copies in flight, the other warps convert. The fp32 weights leave L2 first: without that, they push
    out x and the fp16 weights that the next kernels want (1.2 to 2 us of solve() at 1024 rows, H200). Only inputs are read, and the
    destination has had its last reader before the chain of kernels began, so no worker waits for a predecessor. Only the last chunks of W_proj may
-   lie where W_qkv was, which pushes nothing out of L2; beside attention they wait for QKV to end, in one kernel with both for its blocks to have read
-   it. Weights that are not 16-byte aligned go by plain loads instead.
+   lie where W_qkv was, which pushes nothing out of L2; in the kernel of QKV and attention they wait for its blocks to have read that. Weights that are
+   not 16-byte aligned go by plain loads instead.
    Limiter: what one multiprocessor draws from memory, and the converters' latency (H200: 50 to 70 KB/us of fp32). */
 #pragma once
 #include <cuda_fp16.h>
@@ -86,30 +86,27 @@ __device__ __forceinline__ void wait_for_readers(const unsigned* alarms, unsigne
 
 constexpr int ATTN_CAST_BARRIER = 1;
 
-enum CastBeside { BESIDE_OTHERS, BESIDE_ATTENTION, BESIDE_SHARED_QKV };
-
 // Shared memory: ROOM * 16384 + 16 * ROOM bytes from `memory` (128-byte aligned), for ROOM stages, of which it takes a multiple of the groups, so that a stage
 // is always the same group's: an mbarrier tells but the parity of a phase, and another group that came before the stage's last chunk would take the phase
 // before that for its own.
 // GROUP threads convert a chunk. Where all share each one, a warp waits for every chunk and has but two or four loads to make up for it:
 // in groups of four warps 256, 384 and 512 rows take 0.2 to 0.5 us less (H200). But the kernels of large tiles, which cast little, pay for
 // the longer code: 2048 rows about 1.5 more.
-// BESIDE_ATTENTION: the kernel before may still read W_qkv. BESIDE_SHARED_QKV: chunks of W_fc are left out, because FC will read it as it is.
+// LEAVES_FC: chunks of W_fc are left out, because FC will read it as it is.
 // READERS: so many blocks of this kernel read it. Then the role lets the next kernel start, but only when its part of W_attn is there, so that this one may
 // fetch that ahead of its wait (-0.15 to -0.2 us at 1024 rows, H200). GROUP leaves a warp idle for it.
-template <int THREADS, int ROOM, int GROUP = THREADS - 32, CastBeside BESIDE = BESIDE_OTHERS, int READERS = 0>
+template <int THREADS, int ROOM, int GROUP = THREADS - 32, bool LEAVES_FC = false, int READERS = 0>
 __device__ __forceinline__ void cast_role(const CastArgs& args, uint32_t memory, int worker, int workers) {
   constexpr int CONVERTERS = THREADS - 32, GROUPS = CONVERTERS / GROUP, STAGES = ROOM / GROUPS * GROUPS;
   constexpr int FC_BEGINS = CHUNKS_QKV + CHUNKS_ATTN;
-  const int last = BESIDE == BESIDE_SHARED_QKV && args.last > FC_BEGINS ? args.last - CHUNKS_FC : args.last;
-  const auto chunk_of = [](int turn) { return BESIDE == BESIDE_SHARED_QKV && turn >= FC_BEGINS ? turn + CHUNKS_FC : turn; };
+  const int last = LEAVES_FC && args.last > FC_BEGINS ? args.last - CHUNKS_FC : args.last;
+  const auto chunk_of = [](int turn) { return LEAVES_FC && turn >= FC_BEGINS ? turn + CHUNKS_FC : turn; };
   const uint32_t full = memory + STAGES * 16384, empty = full + 8 * STAGES;
   CastWatch watch;
   if (!aligned_16(args.weights)) {
     for (int turn = args.first + worker; turn < last; turn += workers) {
       const int chunk = chunk_of(turn);
       watch.turn_to(chunk, args.alarms);
-      if (BESIDE == BESIDE_ATTENTION && chunk >= CHUNKS_UNSHARED) pdl_wait();
       if (READERS > 0 && chunk >= CHUNKS_UNSHARED) wait_for_readers(args.alarms, READERS);
       int own = 0;
       for (int i = threadIdx.x * 4; i < CAST_CHUNK; i += THREADS * 4, own += 4)
@@ -169,7 +166,6 @@ __device__ __forceinline__ void cast_role(const CastArgs& args, uint32_t memory,
       const int i = thread + p * GROUP;
       if (i < CAST_CHUNK / 4) v[p] = load_shared_4(memory + at.stage * 16384 + 16 * i);
     }
-    if (BESIDE == BESIDE_ATTENTION && chunk >= CHUNKS_UNSHARED) pdl_wait();
     if (!room && chunk >= CHUNKS_UNSHARED) {
       wait_for_readers(args.alarms, READERS);
       room = true;

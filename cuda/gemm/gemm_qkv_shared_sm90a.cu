@@ -15,8 +15,8 @@
                   CAST_STAGES = (SharedMemory<Shape, Epilogue>::TOTAL - 1024) / 16400;                             \
     if (blockIdx.x >= WORKING) {                                                                                   \
       pdl_launch();                                                                                                \
-      cast_role<Shape::THREADS, CAST_STAGES, 128, BESIDE_SHARED_QKV>(cast, shared_base(), blockIdx.x - WORKING,    \
-                                                                     gridDim.x - WORKING);                         \
+      cast_role<Shape::THREADS, CAST_STAGES, 128, true>(cast, shared_base(), blockIdx.x - WORKING,                 \
+                                                        gridDim.x - WORKING);                                      \
       return;                                                                                                      \
     }                                                                                                              \
     gemm_shared<Shape>(&a, args.weights, Epilogue(&out, args.bias + blockIdx.x / Shape::BLOCKS * BN), args.alarms, \

@@ -88,12 +88,10 @@ pub fn hopper_forms(arch: Arch) {
             let mut replaced = 0;
             for launch in &mut launches {
                 let Some(mut other) = form(shape, launch) else { continue };
-                // It casts what the other one would, with at least a block.
+                // It casts what the other one would, with at least a block, or attention beside its own work.
                 other.cast = launch.cast.clone();
-                let itself = |form: usize| ATTENTION[form].blocks > 1 || ATTENTION[form].dealt;
-                let beside = matches!(other.kernel, Kernel::Attention { form, .. } if itself(form));
-                if !other.cast.is_empty() && !beside {
-                    other.grid[usize::from(matches!(other.kernel, Kernel::Attention { .. }))] += 1;
+                if !other.cast.is_empty() && !matches!(other.kernel, Kernel::Attention { .. }) {
+                    other.grid[0] += 1;
                 }
                 *launch = other;
                 replaced += 1;

@@ -24,8 +24,6 @@ pub struct AttentionForm {
     start: usize,
     /// The longest sequence for which that holds, where attention is not causal. Beyond, clusters are faster, above all beside the cast (H100).
     most: usize,
-    /// Whether each block can cast beside its own work, where attention is not causal.
-    pub casts: bool,
     /// Whether a block for each multiprocessor gets an even share of all tiles of keys. Not for causal attention.
     pub dealt: bool,
 }
@@ -49,17 +47,17 @@ const _: () = assert!(4 * MOST_SHARES <= FLAG_BYTES);
 
 /// The forms that attention is compiled for.
 pub const ATTENTION: [AttentionForm; 6] = [
-    AttentionForm { most: 640, ..AttentionForm::of(1, 2, 177_352, 520, 100) },
-    AttentionForm { casts: true, ..AttentionForm::of(2, 1, 214_456, 860, 100) },
-    AttentionForm { casts: true, ..AttentionForm::of(3, 1, 222_672, 1060, 120) },
-    AttentionForm { blocks: 2, casts: true, ..AttentionForm::of(3, 1, 184_808, 610, 260) },
-    AttentionForm { blocks: 2, casts: true, tail: 16, ..AttentionForm::of(3, 1, 184_784, 610, 260) },
-    AttentionForm { dealt: true, casts: true, ..AttentionForm::of(3, 1, 222_736, 1072, 50) },
+    AttentionForm { most: 640, ..AttentionForm::of(1, 2, 226_920, 520, 100) },
+    AttentionForm { ..AttentionForm::of(2, 1, 214_456, 860, 100) },
+    AttentionForm { ..AttentionForm::of(3, 1, 222_672, 1060, 120) },
+    AttentionForm { blocks: 2, ..AttentionForm::of(3, 1, 184_808, 610, 260) },
+    AttentionForm { blocks: 2, tail: 16, ..AttentionForm::of(3, 1, 184_784, 610, 260) },
+    AttentionForm { dealt: true, ..AttentionForm::of(3, 1, 222_736, 1072, 50) },
 ];
 
 impl AttentionForm {
     const fn of(rows: usize, keys: usize, shared: u32, cost: usize, start: usize) -> Self {
-        Self { rows, keys, blocks: 1, tail: 0, shared, cost, start, most: usize::MAX, casts: false, dealt: false }
+        Self { rows, keys, blocks: 1, tail: 0, shared, cost, start, most: usize::MAX, dealt: false }
     }
 
     /// Whether QKV has to tell it how long its queries and keys are (`LENGTHS` in cuda/attention/attention_tile_sm90a.cuh).

@@ -22,20 +22,17 @@ const VECTOR_BLOCKS: usize = 10;
 /// No chunks.
 pub(super) const NOTHING: Range<u32> = CHUNKS..CHUNKS;
 
-/// Chunks that one idle SM casts in 100 us beside a product (H200) and beside attention in groups of 64 rows, where it casts in groups of four warps (H100); and
-/// all of them together in the first kernel (H100).
+/// Chunks that one idle SM casts in 100 us beside a product (H200), and all of them together in the first kernel (H100).
 const CAST_RATE: usize = 300;
-const CAST_RATE_OF_ATTENTION: usize = 360;
 const CAST_RATE_ALL: usize = 21_300;
 
-/// Chunks that each SM may cast beside its share of attention: those of two SMs in clusters, with which 641 to 896 rows are fastest (H100), and one's in
-/// 100 us else, where it has blocks of 128 (H100) and of 192 rows (H200).
-const CAST_BESIDE: u32 = 11;
-const CAST_BESIDE_RATE: [usize; 2] = [65, 40];
-
-/// Where attention can cast what is left, the most that others cast beside the QKV product: more makes that longer than it makes attention shorter (2113 to
-/// 2400 rows, H100: 1.3 to 2.5 us).
-const CAST_BESIDE_QKV: usize = 500;
+/// Chunks that each SM casts beside its block of attention in 100 us, by the block's groups of 64 rows (H100).
+const CAST_BESIDE_RATE: [usize; 3] = [240, 80, 55];
+/// Where attention casts so what is left, the most that an SM casts beside the QKV product: more makes that longer than it makes attention shorter. In whole
+/// rounds, as beside wide tiles all warps of an SM cast a chunk together (H100).
+const CAST_BESIDE_QKV: usize = 12;
+/// Chunks that two SMs cast beside attention in clusters, where that and the QKV product get their share, with which 641 to 896 rows are fastest (H100).
+const CAST_IN_CLUSTERS: usize = 11;
 
 /// Whether W_qkv is cast and may lie where the last of W_proj will: as much of W_proj is cast when the QKV product has had its weights, by attention, which waits for
 /// that, or behind it; in one kernel with QKV for the blocks that read it.
@@ -66,13 +63,8 @@ struct Shares {
     attention: Launch,
     first: usize,
     second: usize,
-    /// Rows of attention's grid that cast.
-    second_rows: u32,
-    /// Whether attention casts only what the SMs that the QKV product leaves idle cannot; else both get their share.
+    /// Whether attention casts only what is left; else both get their share.
     qkv_first: bool,
-    /// Of how many chunks the first is a multiple: beside wide tiles all warps of an SM cast a chunk together, and a few more than there are SMs take as long as
-    /// another round of all. Where attention goes in groups of 64 rows: 592 to 640 rows 0.8 to 1.0 us (H100). Of 128 it would lose 0.4.
-    round: usize,
     /// Of the QKV product and what is cast before, in 0.01 us.
     time: usize,
 }
@@ -81,25 +73,18 @@ impl Shares {
     fn new(chip: Chip, shape: Shape, tile: usize, attention: &Launch) -> Self {
         let (rows, form) = (shape.rows(), &tiles(Gemm::Qkv)[tile]);
         let (qkv, qkv_time) = (product_in(chip, Gemm::Qkv, tile, rows), product::time(chip, Gemm::Qkv, form, rows));
-        let workers = idle_sms(chip.sms, &qkv);
-        // Workers join attention in rows of its grid. Causal attention has no such role: only a prepared block is causal.
-        let (row, idle) = (attention.grid[0], idle_sms(chip.sms, attention));
-        let time = attention::time(chip, shape);
-        let (second, second_rows, qkv_first) = match casting_form(attention) {
-            Some(form) if form.blocks > 1 => ((CAST_BESIDE * attention.working / 2) as usize, 0, false),
+        let idle = idle_sms(chip.sms, &qkv);
+        let first = capacity(idle, qkv_time);
+        let blocks = chip.sms.min(attention.working as usize);
+        let (first, second, qkv_first) = match casting_form(attention) {
+            Some(form) if form.blocks > 1 => (first, CAST_IN_CLUSTERS * blocks / 2, false),
             Some(form) => {
-                let rate = CAST_BESIDE_RATE[usize::from(form.rows == 3)];
-                (chip.sms * time * rate / 10_000, 0, true)
+                let second = blocks * attention::time(chip, shape) * CAST_BESIDE_RATE[form.rows - 1] / 10_000;
+                (first.min(CAST_BESIDE_QKV * idle as usize), second, true)
             }
-            None if shape.causal => (0, 0, false),
-            None => (capacity(idle / row * row, time, CAST_RATE_OF_ATTENTION), idle / row, false),
+            None => (first, 0, false),
         };
-        let first = capacity(workers, qkv_time, CAST_RATE).min(if qkv_first { CAST_BESIDE_QKV } else { usize::MAX });
-        let round = match attention.kernel {
-            Kernel::Attention { form: 0, .. } if second > 0 && form.n > 96 => workers.max(1) as usize,
-            _ => 1,
-        };
-        let shares = Self { qkv, attention: attention.clone(), first, second, second_rows, qkv_first, round, time: 0 };
+        let shares = Self { qkv, attention: attention.clone(), first, second, qkv_first, time: 0 };
         let time = qkv_time + 10_000 * shares.before() / CAST_RATE_ALL;
         Self { time, ..shares }
     }
@@ -116,7 +101,7 @@ impl Shares {
         let middle = start
             + count(match self.qkv_first {
                 true => hidden.min(self.first),
-                false => hidden * self.first / (self.first + self.second).max(1) / self.round * self.round,
+                false => hidden * self.first / (self.first + self.second).max(1),
             });
         let mut launches = [cast_layernorm(rows, 0..start), self.qkv, self.attention];
         if middle > start {
@@ -124,7 +109,6 @@ impl Shares {
             launches[1].cast = start..middle;
         }
         if last > middle {
-            launches[2].grid[1] += self.second_rows;
             launches[2].cast = middle..last;
         }
         launches
@@ -143,15 +127,15 @@ pub(super) fn casting_projection(chip: Chip, rows: usize, attention: &Launch) ->
         launch.grid[0] += idle;
         let clusters = casting_form(attention).is_some_and(|form| form.blocks > 1 && form.tail == 0);
         let most = CHUNKS_PROJ / if clusters { 4 } else { 2 };
-        launch.cast.start -= count(capacity(idle, time, CAST_RATE) / 2).min(most);
+        launch.cast.start -= count(capacity(idle, time) / 2).min(most);
     }
     launch
 }
 
-/// The form of this attention if each of its blocks can cast beside its own work.
+/// The form of this attention if its blocks can cast beside their own work. Causal ones cannot: only a prepared block is causal.
 fn casting_form(attention: &Launch) -> Option<&'static AttentionForm> {
     match attention.kernel {
-        Kernel::Attention { form, causal: false } => Some(&ATTENTION[form]).filter(|form| form.casts),
+        Kernel::Attention { form, causal: false } => Some(&ATTENTION[form]),
         _ => None,
     }
 }
@@ -165,8 +149,8 @@ fn idle_sms(sms: usize, launch: &Launch) -> u32 {
 }
 
 /// Chunks that so many SMs cast in this time, in 0.01 us.
-fn capacity(workers: u32, time: usize, rate: usize) -> usize {
-    workers as usize * time * rate / 10_000
+fn capacity(workers: u32, time: usize) -> usize {
+    workers as usize * time * CAST_RATE / 10_000
 }
 
 pub(super) fn cast_layernorm(rows: usize, cast: Range<u32>) -> Launch {
