@@ -24,11 +24,12 @@ fn portable_names() -> Vec<String> {
 }
 
 fn hopper_names() -> Vec<String> {
-    use hopper::plan::{ATTENTION_PROJ, FEW, FewWeights, Gemm, Kernel, attention_forms, direct, product, shared};
+    use hopper::plan::{
+        ATTENTION_PROJ, FEW, FewWeights, Gemm, Kernel, attention_forms, direct, product, qkv_attention, shared,
+    };
     let mut all = vec![
         Kernel::CastLayernorm,
         Kernel::LayernormVectors,
-        Kernel::QkvAttention,
         Kernel::FewPrepare,
         Kernel::TransposeQkv,
         Kernel::FoldLayernorm2,
@@ -36,6 +37,7 @@ fn hopper_names() -> Vec<String> {
     all.extend((0..product::tiles(Gemm::AttnProj).len()).map(|tile| Kernel::Apart { tile }));
     all.extend((0..product::tiles(Gemm::Fc).len()).map(|tile| Kernel::FcScaled { tile }));
     all.extend((0..shared::SHARED.len()).map(|form| Kernel::Shared { form }));
+    all.extend((0..qkv_attention::BLOCKS.len()).map(|form| Kernel::QkvAttention { form }));
     for causal in [false, true] {
         all.extend(attention_forms(causal).map(|form| Kernel::Attention { form, causal }));
     }

@@ -133,7 +133,7 @@ fn instances(file: &str, uses: &str) -> (String, Vec<Vec<String>>) {
 
 /// Shared memory and threads of every Hopper product, in the plan's order of tiles.
 fn hopper_tiles(nvcc: &Path) {
-    let chip = Chip { sms: 132, clusters: [66, 32, 16], heads: 15 };
+    let chip = Chip { sms: 132, clusters: [66, 32, 16], heads: [17, 15, 15] };
     for gemm in Gemm::ALL {
         let (name, epilogue) = match gemm {
             Gemm::Qkv => ("qkv", "HalfEpilogue<Shape, false>"),
@@ -275,7 +275,7 @@ fn hopper_attention(nvcc: &Path) {
     let equal = [
         ("QkvAttentionSmem::TOTAL", qkv_attention::SHARED),
         ("QkvAttentionTile::THREADS", qkv_attention::THREADS),
-        ("HEAD_BLOCKS", qkv_attention::BLOCKS),
+        ("MOST_HEAD_BLOCKS", qkv_attention::BLOCKS[qkv_attention::BLOCKS.len() - 1] as u32),
     ];
     let equal = equal.map(|(name, value)| (name.to_owned(), value as usize));
     check(nvcc, "qkv_attention", "#include \"attention/qkv_attention_tile_sm90a.cuh\"\n", &equal);

@@ -18,9 +18,11 @@ const CHUNKS_FC: u32 = (768 * 3072 / 4096) as u32;
 /// Bytes of shared memory that a block may have.
 const SHARED: u32 = 227 << 10;
 
-/// With as many clusters as an H200 has of its SMs: the others are left over in groups of 16 and 18.
+/// With as many clusters as an H200 and an H100 have of their SMs: the others are left over in groups of 16 and 18.
 fn chip(sms: usize) -> Chip {
-    Chip { sms, clusters: [sms / 2, sms / 4 - sms / 66, sms / 8 - sms / 126], heads: sms / 8 - sms / 126 }
+    let eights = sms / 8 - sms / 126;
+    let heads = [sms / 6 - sms / 26, sms / 7 - sms / 44, eights];
+    Chip { sms, clusters: [sms / 2, sms / 4 - sms / 66, eights], heads }
 }
 
 fn plans() -> impl Iterator<Item = (usize, Shape, Vec<Launch>)> {
@@ -59,7 +61,7 @@ fn more_rows_are_six_launches_or_five() {
                     assert_eq!(causal, shape.causal);
                     2
                 }
-                Kernel::QkvAttention => 12,
+                Kernel::QkvAttention { .. } => 12,
                 Kernel::AttentionProj { .. } => 23,
                 Kernel::Apart { .. } => {
                     assert!(shape.prepared, "LN2 is folded into prepared weights only: {shape:?}");
@@ -154,7 +156,7 @@ fn w_qkv_makes_room_for_what_is_cast_when_it_is_dead() {
         if !qkv_makes_room(&plan) {
             continue;
         }
-        let attends = |launch: &Launch| matches!(launch.kernel, Kernel::Attention { .. } | Kernel::QkvAttention);
+        let attends = |launch: &Launch| matches!(launch.kernel, Kernel::Attention { .. } | Kernel::QkvAttention { .. });
         let first = plan.iter().position(attends).expect("attention");
         let cast = |launches: &[Launch]| launches.iter().flat_map(|launch| launch.cast.clone()).collect::<Vec<_>>();
         let (before, behind) = (cast(&plan[..first]), cast(&plan[first..]));
@@ -233,8 +235,8 @@ fn every_row_is_computed() {
                     };
                     assert_eq!(launch.working as usize, blocks, "{what}");
                 }
-                Kernel::QkvAttention => {
-                    let blocks = qkv_attention::BLOCKS as usize;
+                Kernel::QkvAttention { form } => {
+                    let blocks = qkv_attention::BLOCKS[form];
                     assert_eq!((shape.batch, shape.seq_len.div_ceil(128)), (1, blocks), "{what}");
                     assert_eq!(launch.working as usize, 12 * blocks, "{what}");
                 }
@@ -275,7 +277,7 @@ fn a_grid_that_waits_for_itself_fits_the_chip() {
                 Kernel::AttentionProj { .. } => ([true, false], 4 * chip(sms).clusters[1]),
                 Kernel::Gemm { gemm: Gemm::AttnProj, .. } => ([true, false], sms),
                 // The blocks of a cluster wait for each other, and those that cast for the others, which start before them.
-                Kernel::QkvAttention => ([false, false], 8 * chip(sms).heads),
+                Kernel::QkvAttention { form } => ([false, false], qkv_attention::BLOCKS[form] * chip(sms).heads[form]),
                 _ => ([false, false], usize::MAX),
             };
             let blocks: u32 = launch.grid.iter().product();
@@ -336,7 +338,8 @@ fn every_form_is_chosen_somewhere() {
             }
         }
     }
-    let mut all = vec![Kernel::QkvAttention];
+    let mut all = Vec::new();
+    all.extend((0..qkv_attention::BLOCKS.len()).map(|form| Kernel::QkvAttention { form }));
     for gemm in Gemm::ALL {
         all.extend((0..product::tiles(gemm).len()).map(|tile| Kernel::Gemm { gemm, tile }));
         all.extend(direct::tile(gemm).map(|_| Kernel::Direct { gemm }));
@@ -397,17 +400,18 @@ fn attention_has_few_enough_groups_where_clusters_take_them() {
 /// Where the chip has no room for all heads and the cast, QKV and attention are two kernels.
 #[test]
 fn qkv_and_attention_are_one_kernel_where_its_clusters_fit() {
-    let together = |heads: usize, seq_len: usize, batch: usize, prepared: bool| {
+    let together = |heads: [usize; 3], seq_len: usize, batch: usize, prepared: bool| {
         let precision = SolvePrecision::Fast;
         let shape = Shape { batch, seq_len, causal: false, prepared, precision, guarded: true };
         let plan = forward(Chip { heads, ..chip(132) }, shape, true);
-        plan.iter().any(|launch| launch.kernel == Kernel::QkvAttention)
+        plan.iter().any(|launch| matches!(launch.kernel, Kernel::QkvAttention { .. }))
     };
-    for rows in 800..1200 {
-        assert_eq!(together(15, rows, 1, false), (897..=1024).contains(&rows), "{rows} rows");
-        assert!(!together(14, rows, 1, false) && !together(15, rows, 1, true), "{rows} rows");
+    let enough = [16, 15, 15];
+    for rows in 500..1200 {
+        assert_eq!(together(enough, rows, 1, false), (641..=1024).contains(&rows), "{rows} rows");
+        assert!(!together([15, 14, 14], rows, 1, false) && !together(enough, rows, 1, true), "{rows} rows");
     }
-    assert!(!together(15, 512, 2, false));
+    assert!(!together(enough, 512, 2, false));
 }
 
 /// The kernel that knows only one way to cut products waits for blocks that another way would not have.

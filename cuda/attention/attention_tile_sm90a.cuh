@@ -35,7 +35,8 @@ struct AttentionTile {
   static constexpr bool SCALES_Q = LENGTHS && !CAUSAL;
   static constexpr int THREADS = 128 * CONSUMERS + 128;
   // The warps beside the consumers: the producer, then CAST_WARPS that cast, and last one that sets up the barriers while the producer works out where it
-  // reads, and then tells lengths or, where there are none to tell, casts, too. All of it is code that runs once and is waited for: 5 to 7 clocks an instruction (H200).
+  // reads, and then tells lengths or, where there are none to tell, casts, too. All of it is code that runs once and is waited for: 5 to 7 clocks an
+  // instruction (H200).
   static constexpr int PRODUCER = 0, HELPER = 3;
   static constexpr int CONSUMER_REGISTERS = CONSUMERS == 3 ? 160 : CONSUMERS == 1 || CASTS ? 232 : 240;
   static constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : CASTS ? 40 : 24;

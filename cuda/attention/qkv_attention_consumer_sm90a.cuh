@@ -62,8 +62,8 @@ struct QkvAttentionConsumer : AttentionConsumer<QkvAttentionTile> {
   // Under the exponentials, behind those that made this sum
   __device__ __forceinline__ void pass_turn_behind(float sum) const { named_barrier_arrive_behind(sum, other_turn(), 256); }
 
-  // The first tile, and all others if their scores are small. One piece of code, because code that runs for the first time is cold: 5 to 7 clocks an instruction
-  // (H200).
+  // The first tile, and all others if their scores are small. One piece of code, because code that runs for the first time is cold: 5 to 7 clocks an
+  // instruction (H200).
   __device__ __forceinline__ void attend_tame() {
     bool begun = false, tame = false;
     do {

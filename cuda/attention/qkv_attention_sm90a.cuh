@@ -1,7 +1,7 @@
-/* QKV and attention of 897 to 1024 rows as one kernel: the eight blocks of a cluster have a head, each 128 rows of it.
+/* QKV and attention of 641 to 1024 rows as one kernel: the six, seven or eight blocks of a cluster have a head, each 128 rows of it.
 
    A block multiplies its rows of h by the head's 3 x 64 columns of W_qkv, as gemm_qkv_128x192 does. Its Q, K and V, rounded to fp16, are turned into its own
-   shared memory, where K and V are the first tile of keys that its queries meet. For the other seven blocks they go to memory, and to the one before in the
+   shared memory, where K and V are the first tile of keys that its queries meet. For the others they go to memory, and to the one before in the
    cluster straight into its shared memory, too, so that this has a second tile by the time that the others' may be read. These come through the ring that
    the product has left.
 
@@ -31,7 +31,9 @@ __device__ __forceinline__ float squares_of_16(uint32_t rows, int lane) {
   return half + __shfl_xor_sync(~0u, half, 1);
 }
 
+template <int HEAD_BLOCKS>
 struct QkvAttention {
+  static_assert(1 < HEAD_BLOCKS && HEAD_BLOCKS <= MOST_HEAD_BLOCKS);
   using T = QkvAttentionTile;
   using S = QkvHeadShape;
   static constexpr int ALL_DRAINED = (S::K_BLOCKS / S::STAGES - 1) % 2, TURNED_BARRIER = 6;
@@ -53,7 +55,8 @@ struct QkvAttention {
     mbarrier_init(smem.taken(), 1);
     for (int i = 0; i < HEAD_BLOCKS; i++) mbarrier_init(smem.published(i), 1);
     fence_mbarrier_init();
-    mbarrier_expect(smem.measured(), (T::KEY_SQUARES + T::ROW_GROUPS) * sizeof(float));
+    mbarrier_expect(smem.measured(), T::ROW_GROUPS * (HEAD_BLOCKS + 1) * sizeof(float));
+    for (int i = T::ROW_GROUPS * HEAD_BLOCKS; i < T::KEY_SQUARES; i++) store_shared(smem.squares(i), 0);
     prefetch_tensor_map(h);
     prefetch_tensor_map(weights);
     prefetch_tensor_map(qkv);
@@ -96,12 +99,20 @@ struct QkvAttention {
     load_rows<T::KEYS, T::READ_ONCE>(to, qkv, column(matrix), tile * T::KEYS, 0, barrier);
   }
 
+  __device__ __forceinline__ int next() const { return (rank + 1) % HEAD_BLOCKS; }
+
+  // No copy reads the own tile any more, and nobody speaks to this block once it may end.
+  __device__ __forceinline__ void leave_own() const {
+    mbarrier_wait_or_fault(smem.published(rank), 0);
+    mbarrier_wait_or_fault(smem.published(next()), 0);
+    mbarrier_wait_or_fault(smem.taken(), 0);
+  }
+
   __device__ __forceinline__ void attend() const {
-    const int next = (rank + 1) % HEAD_BLOCKS;
     mbarrier_wait_or_fault(smem.drained(0), ALL_DRAINED);
     mbarrier_expect(smem.k_full(1), T::KV_BYTES);
     mbarrier_expect(smem.v_full(1), T::KV_BYTES);
-    cluster_signal(cluster_address(smem.wanted(), next));
+    cluster_signal(cluster_address(smem.wanted(), next()));
     for (int s = 1; s < S::STAGES; s++) mbarrier_wait_or_fault(smem.drained(s), ALL_DRAINED);
     Ring<T::STAGES> ring;
     ring.advance();
@@ -110,21 +121,17 @@ struct QkvAttention {
       const int tile = (rank + i) % HEAD_BLOCKS;
       cluster_wait_or_fault(smem.published(tile), 0);
       fence_async_global();
-      if (i == T::STAGES) {
-        // No copy reads the own tile any more, and nobody speaks to this block once it may end.
-        mbarrier_wait_or_fault(smem.published(rank), 0);
-        mbarrier_wait_or_fault(smem.published(next), 0);
-        mbarrier_wait_or_fault(smem.taken(), 0);
-      }
+      if (i == T::STAGES) leave_own();
       if (i >= T::STAGES) mbarrier_wait_or_fault(smem.empty(ring.stage), 0);
       load_keys(1, tile, smem.k(ring.stage), smem.k_full(ring.stage));
       load_keys(2, tile, smem.v(ring.stage), smem.v_full(ring.stage));
       if (i == 2) {
         mbarrier_wait_or_fault(smem.k_full(1), 0);
         mbarrier_wait_or_fault(smem.v_full(1), 0);
-        cluster_signal(cluster_address(smem.taken(), next));
+        cluster_signal(cluster_address(smem.taken(), next()));
       }
     }
+    if (HEAD_BLOCKS <= T::STAGES) leave_own();
   }
 
   // ---- the warp that hands on the own tile
@@ -262,3 +269,14 @@ struct QkvAttention {
     }
   }
 };
+
+template <int HEAD_BLOCKS>
+__device__ __forceinline__ void qkv_attention_block(const CUtensorMap* h, const CUtensorMap* weights, const CUtensorMap* qkv, const QkvAttentionArgs& args) {
+  if (blockIdx.x >= args.working) {
+    constexpr int CAST_STAGES = (QkvAttentionSmem::TOTAL - 1024) / 16400;
+    cast_role<QkvAttentionTile::THREADS, CAST_STAGES, 64, false, HEADS * HEAD_BLOCKS>(args.cast, shared_base(), blockIdx.x - args.working,
+                                                                                      gridDim.x - args.working);
+    return;
+  }
+  QkvAttention<HEAD_BLOCKS>{h, weights, qkv, args, {{shared_base()}}, static_cast<int>(blockIdx.x / HEAD_BLOCKS), static_cast<int>(cluster_rank())}.run();
+}

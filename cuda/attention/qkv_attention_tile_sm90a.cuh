@@ -3,12 +3,12 @@
 #include "attention/attention_tile_sm90a.cuh"
 #include "gemm/gemm_sm90a.cuh"
 
-constexpr int HEAD_BLOCKS = 8;  // of a cluster, which has the rows of a head
+constexpr int MOST_HEAD_BLOCKS = 8;  // of a cluster, which has the rows of a head
 
 struct QkvAttentionTile : AttentionTile<2, 1, 128, 6, false, 1, false, false> {
   static constexpr bool OWN_FIRST = true;
   // Of the longest keys of each half of a block's tile, and of the own queries by row group; and room to align
-  static constexpr int KEY_SQUARES = 2 * HEAD_BLOCKS, SQUARES = KEY_SQUARES + 4, TELLERS = 1;
+  static constexpr int KEY_SQUARES = 2 * MOST_HEAD_BLOCKS, SQUARES = KEY_SQUARES + 4, TELLERS = 1;
   static constexpr bool MASK_EVERY_TILE = true;  // the ragged one may be any
   // The warps beside the consumers measure by many registers.
   static constexpr int CONSUMER_REGISTERS = 232, PRODUCER_REGISTERS = 40;
@@ -21,7 +21,7 @@ using QkvHeadShape = GemmShape<128, 192, QKV, D, 4>;
 struct QkvAttentionSmem : AttentionSmem<QkvAttentionTile> {
   using T = QkvAttentionTile;
   using S = QkvHeadShape;
-  static constexpr int BARRIERS = T::BARRIERS + T::SQUARES / 2 + 2 * S::STAGES + 4 + HEAD_BLOCKS;
+  static constexpr int BARRIERS = T::BARRIERS + T::SQUARES / 2 + 2 * S::STAGES + 4 + MOST_HEAD_BLOCKS;
   static constexpr int TOTAL = 1024 /* room to align */ + T::Q_BYTES + T::STAGES * 2 * T::KV_BYTES + 8 * BARRIERS;
   static_assert(S::STAGES * S::STAGE_BYTES <= (T::STAGES - 1) * 2 * T::KV_BYTES && TOTAL <= 232448);
   // The second stage of attention is the first to be free: it lies within the first one of the product.

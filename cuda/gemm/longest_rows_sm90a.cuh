@@ -40,7 +40,9 @@ struct LongestRows {
   float* squares;  // or nothing, if nobody wants to know
   int rows;
 
-  __device__ __forceinline__ void lengthen(int half, float by) const { atomicMax(reinterpret_cast<unsigned*>(squares) + longest_at(half), __float_as_uint(by)); }
+  __device__ __forceinline__ void lengthen(int half, float by) const {
+    atomicMax(reinterpret_cast<unsigned*>(squares) + longest_at(half), __float_as_uint(by));
+  }
 
   // By a warp, of its 16 rows from `row` on in boxes of COLUMNS; `column`: the first of Q's and K's
   template <int COLUMNS, int BOXES>

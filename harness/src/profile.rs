@@ -125,7 +125,7 @@ mod tests {
         assert!(
             (floor("gemm_fc_128x192") - 4.9).abs() < 0.05 && floor("gemm_proj_64x192_k2") == floor("gemm_fc_128x192")
         );
-        assert_eq!(floor("qkv_attention"), floor("attention_3x1x2_f16") + floor("gemm_qkv_128x144"));
+        assert_eq!(floor("qkv_attention_8"), floor("attention_3x1x2_f16") + floor("gemm_qkv_128x144"));
         assert_eq!(floor("attention_proj_packed_64"), floor("attention_3x1x2_f16") + floor("gemm_attn_proj_64x128"));
         // These took 2.7 and 6.7 us; the cast of all weights would take more than the first.
         assert!(floor("cast_layernorm") < 2.7 && floor("gemm_qkv_128x144") < 6.7);

@@ -15,8 +15,8 @@ use super::common::{Random, check_block, reference, weights, worst};
 use super::rig::{Kind, Memory, device};
 
 /// The challenge's sizes and the edges of the tiles.
-const SIZES: [usize; 23] =
-    [1, 2, 4, 16, 17, 30, 63, 64, 65, 100, 128, 129, 256, 300, 515, 700, 1024, 1100, 1200, 1450, 1545, 2060, 2850];
+const SIZES: [usize; 24] =
+    [1, 2, 4, 16, 17, 30, 63, 64, 65, 100, 128, 129, 256, 300, 515, 700, 800, 1024, 1100, 1200, 1450, 1545, 2060, 2850];
 
 fn tokens(x: &Memory, output: &Memory, batch: usize, seq_len: usize) -> Tokens {
     Tokens::new(x.address(), output.address(), batch as i32, seq_len as i32).expect("good arguments")
@@ -128,10 +128,11 @@ pub fn prepared(arch: Arch) {
 }
 
 /// The forms of attention that know how long keys are (cuda/attention/lengths_sm90a.cuh), and others, also where attention has tails (1029)
-const LONG: [(usize, bool); 11] = [
+const LONG: [(usize, bool); 12] = [
     (130, false),
     (400, true),
     (700, false),
+    (800, false),
     (1000, false),
     (1025, false),
     (1029, true),

@@ -47,7 +47,7 @@ pub fn steps(
         _ => None,
     });
     let alarms = if shape.prepared { 0 } else { buffers.parts.alarms };
-    let fused = launches.iter().any(|launch| launch.kernel == Kernel::QkvAttention);
+    let fused = launches.iter().any(|launch| matches!(launch.kernel, Kernel::QkvAttention { .. }));
     let attn_early = shape.prepared
         || fused
         || launches.iter().any(|launch| {
@@ -120,7 +120,7 @@ impl Call<'_> {
             Kernel::Attention { form, causal } => {
                 ("launch of attention", self.attention(kernels.chip, launch, form, causal)?)
             }
-            Kernel::QkvAttention => ("launch of the QKV product and attention", self.qkv_attention(launch)?),
+            Kernel::QkvAttention { .. } => ("launch of the QKV product and attention", self.qkv_attention(launch)?),
             Kernel::AttentionProj { form } => {
                 ("launch of attention and its projection", self.attention_proj(launch, form)?)
             }

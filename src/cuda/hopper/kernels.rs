@@ -25,7 +25,7 @@ pub struct Kernels {
     pub shared: [Function; SHARED.len()],
     /// Not causal, causal.
     pub attention: [[Function; ATTENTION.len()]; 2],
-    pub qkv_attention: Function,
+    pub qkv_attention: [Function; qkv_attention::BLOCKS.len()],
     pub attention_proj: [Function; ATTENTION_PROJ.len()],
     /// One per [`FewWeights`].
     pub small: [[Function; FEW.len()]; 3],
@@ -55,7 +55,7 @@ impl Kernels {
             gemm_direct: [Function::NONE; 4],
             shared: [Function::NONE; SHARED.len()],
             attention: [[Function::NONE; ATTENTION.len()]; 2],
-            qkv_attention: function(Kernel::QkvAttention)?,
+            qkv_attention: [Function::NONE; qkv_attention::BLOCKS.len()],
             attention_proj: [Function::NONE; ATTENTION_PROJ.len()],
             small: [[Function::NONE; FEW.len()]; 3],
             small_prepare: function(Kernel::FewPrepare)?,
@@ -65,7 +65,7 @@ impl Kernels {
             fc_scaled: Vec::new(),
             exact: exact::Kernel::load(&modules, Arch::Sm90a)?,
             wake: modules.function("wake", 0)?,
-            chip: Chip { sms, clusters: [sms / 2, sms / 4, sms / 8], heads: 0 },
+            chip: Chip { sms, clusters: [sms / 2, sms / 4, sms / 8], heads: [0; qkv_attention::BLOCKS.len()] },
         };
         for tile in 0..product::tiles(Gemm::AttnProj).len() {
             kernels.apart.push(function(Kernel::Apart { tile })?);
@@ -88,11 +88,12 @@ impl Kernels {
             let most = &mut kernels.chip.clusters[blocks.ilog2() as usize - 1];
             *most = clusters.min(*most);
         }
-        kernels.chip.heads = kernels.qkv_attention.most_clusters(
-            qkv_attention::BLOCKS,
-            qkv_attention::THREADS,
-            plan::shared_bytes(Kernel::QkvAttention),
-        )?;
+        for (form, &blocks) in qkv_attention::BLOCKS.iter().enumerate() {
+            let function = function(Kernel::QkvAttention { form })?;
+            kernels.qkv_attention[form] = function;
+            kernels.chip.heads[form] =
+                function.most_clusters(blocks as u32, qkv_attention::THREADS, qkv_attention::SHARED)?;
+        }
         for causal in [false, true] {
             for form in plan::attention_forms(causal) {
                 kernels.attention[usize::from(causal)][form] = function(Kernel::Attention { form, causal })?;
@@ -123,7 +124,7 @@ impl Kernels {
             Kernel::Direct { gemm } => self.gemm_direct[gemm as usize],
             Kernel::Shared { form } => self.shared[form],
             Kernel::Attention { form, causal } => self.attention[usize::from(causal)][form],
-            Kernel::QkvAttention => self.qkv_attention,
+            Kernel::QkvAttention { form } => self.qkv_attention[form],
             Kernel::AttentionProj { form } => self.attention_proj[form],
             Kernel::Few { weights, tile } => self.small[weights as usize][tile],
             Kernel::FewPrepare => self.small_prepare,
@@ -161,7 +162,7 @@ pub fn symbol(kernel: Kernel) -> String {
             };
             format!("attention_{}x{}{blocks}_f16{kind}", form.rows, form.keys)
         }
-        Kernel::QkvAttention => "qkv_attention".into(),
+        Kernel::QkvAttention { form } => format!("qkv_attention_{}", qkv_attention::BLOCKS[form]),
         Kernel::AttentionProj { form } => {
             let form = &ATTENTION_PROJ[form];
             format!("attention_proj_{}_{}", if form.packed { "packed" } else { "direct" }, form.keys)

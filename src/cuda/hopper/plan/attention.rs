@@ -48,8 +48,8 @@ const _: () = assert!(4 * MOST_SHARES <= FLAG_BYTES);
 /// The forms that attention is compiled for.
 pub const ATTENTION: [AttentionForm; 6] = [
     AttentionForm { most: 640, ..AttentionForm::of(1, 2, 226_920, 520, 100) },
-    AttentionForm { ..AttentionForm::of(2, 1, 214_456, 860, 100) },
-    AttentionForm { ..AttentionForm::of(3, 1, 222_672, 1060, 120) },
+    AttentionForm::of(2, 1, 214_456, 860, 100),
+    AttentionForm::of(3, 1, 222_672, 1060, 120),
     AttentionForm { blocks: 2, ..AttentionForm::of(3, 1, 184_808, 610, 260) },
     AttentionForm { blocks: 2, tail: 16, ..AttentionForm::of(3, 1, 184_784, 610, 260) },
     AttentionForm { dealt: true, ..AttentionForm::of(3, 1, 222_736, 1072, 50) },

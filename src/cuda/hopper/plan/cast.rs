@@ -1,4 +1,5 @@
-//! The cast of the weights: what the first kernel does of it, and what SMs that other kernels leave idle do.
+//! The cast of the weights: what the first kernel does of it, what the blocks of attention do beside their own work, and what SMs that products leave
+//! idle do.
 
 use std::ops::Range;
 
@@ -31,14 +32,14 @@ const CAST_BESIDE_RATE: [usize; 3] = [240, 80, 55];
 /// Where attention casts so what is left, the most that an SM casts beside the QKV product: more makes that longer than it makes attention shorter. In whole
 /// rounds, as beside wide tiles all warps of an SM cast a chunk together (H100).
 const CAST_BESIDE_QKV: usize = 12;
-/// Chunks that two SMs cast beside attention in clusters, where that and the QKV product get their share, with which 641 to 896 rows are fastest (H100).
+/// Chunks that two SMs cast beside attention in clusters, where that and the QKV product get their share (H100, by 641 to 896 rows).
 const CAST_IN_CLUSTERS: usize = 11;
 
-/// Whether W_qkv is cast and may lie where the last of W_proj will: as much of W_proj is cast when the QKV product has had its weights, by attention, which waits for
-/// that, or behind it; in one kernel with QKV for the blocks that read it.
+/// Whether W_qkv is cast and may lie where the last of W_proj will: as much of W_proj is cast when the QKV product has had its weights, by attention, which
+/// waits for that, or behind it; in one kernel with QKV for the blocks that read it.
 #[must_use]
 pub fn qkv_makes_room(launches: &[Launch]) -> bool {
-    let attends = |launch: &&Launch| matches!(launch.kernel, Kernel::Attention { .. } | Kernel::QkvAttention);
+    let attends = |launch: &&Launch| matches!(launch.kernel, Kernel::Attention { .. } | Kernel::QkvAttention { .. });
     let before = launches.iter().take_while(|launch| !attends(launch));
     let mut casts = before.filter(|launch| !launch.cast.is_empty()).map(|launch| launch.cast.clone()).peekable();
     casts.peek().is_some_and(|first| first.start == 0) && casts.all(|chunks| chunks.end <= CHUNKS - CHUNKS_QKV)
@@ -48,8 +49,8 @@ pub fn qkv_makes_room(launches: &[Launch]) -> bool {
 pub(super) const FEWEST_WORKERS: u32 = 16;
 
 /// The first three launches with the cast of all weights but what is left to the fourth (see [`casting_projection`]): what the SMs that the QKV
-/// product and attention leave idle can do in that time, they do; the rest is done before. The QKV product takes the tile with which all this would be over
-/// first without the fourth launch.
+/// product leaves idle and the blocks of attention can do in that time, they do; the rest is done before. The QKV product takes the tile with which all
+/// this would be over first without the fourth launch.
 pub(super) fn casting(chip: Chip, shape: Shape) -> [Launch; 3] {
     let attention = attention::attention(chip, shape);
     let all = product::eligible(Gemm::Qkv, shape.rows(), false).map(|tile| Shares::new(chip, shape, tile, &attention));

@@ -38,8 +38,8 @@ pub struct Chip {
     /// Clusters of two, of four and of eight blocks that run at the same time, a block to an SM: fewer than the SMs would hold where their groups have odd
     /// sizes.
     pub clusters: [usize; 3],
-    /// Clusters of eight blocks, a head each, of QKV and attention in one kernel that run at the same time.
-    pub heads: usize,
+    /// Clusters of QKV and attention in one kernel, a head each, that run at the same time, in each form of it.
+    pub heads: [usize; qkv_attention::BLOCKS.len()],
 }
 
 /// Rows up to which the one resident kernel is the faster way; measured on an H200.
@@ -63,7 +63,7 @@ pub enum Kernel {
     Direct { gemm: Gemm },
     Shared { form: usize },
     Attention { form: usize, causal: bool },
-    QkvAttention,
+    QkvAttention { form: usize },
     AttentionProj { form: usize },
     Apart { tile: usize },
     FcScaled { tile: usize },
@@ -207,7 +207,7 @@ pub fn shared_bytes(kernel: Kernel) -> u32 {
         Kernel::Direct { gemm } => direct::tile(gemm).map_or(0, |tile| tile.shared),
         Kernel::Shared { form } => shared::SHARED[form].shared,
         Kernel::Attention { form, .. } => ATTENTION[form].shared,
-        Kernel::QkvAttention => qkv_attention::SHARED,
+        Kernel::QkvAttention { .. } => qkv_attention::SHARED,
         Kernel::AttentionProj { form } => ATTENTION_PROJ[form].shared,
         Kernel::Few { weights, tile } => FEW[tile].shared[usize::from(weights == FewWeights::Prepared)],
     }
