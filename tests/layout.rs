@@ -123,7 +123,7 @@ fn instances(file: &str, uses: &str) -> (String, Vec<Vec<String>>) {
     let arguments = |line: &str| line.split(", ").map(str::to_owned).collect();
     let used = |line: &str| {
         let rest = line.strip_prefix(uses)?;
-        let rest = ["_TRANSPOSED", "_TAIL", "_PAIRS", "_SWAPPED"]
+        let rest = ["_TRANSPOSED", "_PAIRS", "_SWAPPED"]
             .iter()
             .fold(rest, |rest, kind| rest.strip_prefix(kind).unwrap_or(rest));
         Some(arguments(rest.strip_prefix('(')?.strip_suffix(')')?))
@@ -252,7 +252,7 @@ fn hopper_attention(nvcc: &Path) {
     for (form, arguments) in forms.iter().zip(uses) {
         let [rows, keys, stages] = &arguments[..] else { panic!("{file}: {arguments:?}") };
         assert_eq!(*rows, form.rows.to_string(), "{file}");
-        let tile = format!("(AttentionTile<{rows}, 1, {keys}, {stages}, false, {}, {}>", form.blocks, form.tail > 0);
+        let tile = format!("(AttentionTile<{rows}, 1, {keys}, {stages}, false, {}>", form.blocks);
         equal.push((format!("{tile}::SMEM_BYTES)"), form.shared as usize));
         equal.push((format!("{tile}::THREADS)"), 128 * (form.rows + 1)));
     }

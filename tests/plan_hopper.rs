@@ -7,7 +7,7 @@ use solve::cuda::exact;
 use solve::cuda::hopper::plan::{
     ATTENTION, ATTENTION_PROJ, CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, Chip, DIRECT_ROWS, Dealing, FEW, FEW_ROWS, FewWeights,
     Gemm, Kernel, Launch, SHARED_ROWS, attention_forms, dealing, direct, forward, prepare, product, qkv_attention,
-    qkv_makes_room, shared, shared_bytes,
+    qkv_makes_room, row_groups, shared, shared_bytes,
 };
 use solve::precision::SolvePrecision;
 
@@ -229,9 +229,7 @@ fn every_row_is_computed() {
                         }
                         1 => groups.div_ceil(form.rows) * heads,
                         // Three row groups divide among the heads without a rest.
-                        blocks if form.tail == 0 => groups * heads / form.rows * blocks,
-                        // A block for the last rows of three heads.
-                        blocks => ((groups - 1) * blocks + 1) * heads / form.rows,
+                        blocks => groups * heads / form.rows * blocks,
                     };
                     assert_eq!(launch.working as usize, blocks, "{what}");
                 }
@@ -380,10 +378,10 @@ fn attention_has_few_enough_groups_where_clusters_take_them() {
         for launch in plan {
             let Kernel::Attention { form, .. } = launch.kernel else { continue };
             if ATTENTION[form].blocks > 1 {
-                let (form, groups) = (&ATTENTION[form], ATTENTION[form].groups(shape.seq_len));
+                let (groups, inverse) = row_groups(shape.seq_len);
+                let (groups, inverse) = (groups as usize, u64::from(inverse));
                 let heads = 12 * shape.batch;
                 assert!(heads * groups * groups < 1 << 31, "{shape:?}");
-                let inverse = u64::from(form.inverse_groups(shape.seq_len));
                 for head in [0, heads / 2, heads - 1] {
                     for group in [head * groups, (head + 1) * groups - 1] {
                         let found = (2 * group as u64 * inverse) >> 32;

@@ -1,6 +1,5 @@
 /* Attention on sm_90a, not causal, the keys shared out between the blocks of a cluster. See attention_cluster_sm90a.cuh. attention_<R>x1x2_f16: R row
-   groups, 128 (R + 1) threads. Grid 2 ceil(batch 12 ceil(seq_len / 64) / R). attention_<R>x1x2_f16_tail: the same without the last rows of a sequence,
-   up to 16 behind a multiple of 64, and 12 / R blocks more a sequence for these. */
+   groups, 128 (R + 1) threads. Grid 2 ceil(batch 12 ceil(seq_len / 64) / R). */
 #include "attention/attention_cluster_sm90a.cuh"
 
 #define ATTENTION_CLUSTER(ROW_GROUPS, KEYS, STAGES)                                                                                              \
@@ -9,11 +8,4 @@
     attention_cluster_block<AttentionTile<ROW_GROUPS, 1, KEYS, STAGES, false, 2>>(&qkv, args);                                                   \
   }
 
-#define ATTENTION_CLUSTER_TAIL(ROW_GROUPS, KEYS, STAGES)                                                                                         \
-  extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(AttentionTile<ROW_GROUPS, 1, KEYS, STAGES, false, 2, true>::THREADS, 1)       \
-      attention_##ROW_GROUPS##x1x2_f16_tail(const __grid_constant__ CUtensorMap qkv, const ClusterArgs args) {                                   \
-    attention_cluster_block<AttentionTile<ROW_GROUPS, 1, KEYS, STAGES, false, 2, true>>(&qkv, args);                                             \
-  }
-
 ATTENTION_CLUSTER(3, 64, 6)
-ATTENTION_CLUSTER_TAIL(3, 64, 6)

@@ -5,12 +5,9 @@
    The row groups of a block may belong to two heads (16 groups a head at 1024 rows are not a multiple of three); it
    then loads the keys of both. At the end each warp sends the other block's warp what it has of eight of its 16 rows,
    gets the same for the other eight, and finishes those. Two warps that attention leaves idle cast weights for later
-   kernels.
-
-   Up to 16 rows of each sequence behind a multiple of 64 can be left to blocks of their own (attention_tail_sm90a.cuh). */
+   kernels. */
 #pragma once
 #include "attention/attention_sm90a.cuh"
-#include "attention/attention_tail_sm90a.cuh"
 #include "attention/cast_beside_sm90a.cuh"
 #include "attention/lengths_sm90a.cuh"
 #include "common/cluster_sm90a.cuh"
@@ -18,7 +15,7 @@
 struct ClusterArgs {
   __half* att;  // (batch, seq_len, 768)
   int seq_len;
-  RowGroups groups;  // all, or all but a tail
+  RowGroups groups;
   CastArgs cast;  // the weights to cast
   const float2* longest;
 };
@@ -87,26 +84,21 @@ template <class T>
 __device__ __forceinline__ void attention_cluster_block(const CUtensorMap* qkv, const ClusterArgs& args) {
   const AttentionSmem<T> smem = {attention_memory()};
   const int warp = uniform_warp(), beside = warp - 4 * T::CONSUMERS;
-  const int tail = T::TAIL ? tail_block<T>(args.seq_len, args.groups.count) : -1;
   AttentionProducer<T> loads(qkv, smem);
   if (beside == T::PRODUCER) {
-    if (tail < 0) loads.find(args.seq_len, args.groups);
+    loads.find(args.seq_len, args.groups);
   } else if (beside == T::HELPER) {
     if (elect_one()) {
-      if (tail < 0)
-        attention_init(smem, args.seq_len, args.groups);
-      else
-        init_barriers(smem, {1, 1}, 0);  // a stage is one head's, and so one group's; nobody hears from another block
+      attention_init(smem, args.seq_len, args.groups);
       prefetch_tensor_map(qkv);
     }
     __syncwarp();
   }
   __syncthreads();
-  if (tail < 0) cluster_arrive();
+  cluster_arrive();
   // So that the producer's code follows upon the kernel's start: ptxas lays the second of two branches out first, and what follows each other as it is
   if (beside < 0) {
     registers_increase<T::CONSUMER_REGISTERS>();
-    if (tail >= 0) return attend_tail<T>(smem, args.att, args.seq_len, tail, warp >> 2, warp & 3);
     const AttentionWork work = attention_work<T>(args.seq_len, args.groups, warp >> 2);
     AttentionConsumer<T> consumer(smem, work, warp >> 2, warp & 3);
     consumer.run();
@@ -114,15 +106,9 @@ __device__ __forceinline__ void attention_cluster_block(const CUtensorMap* qkv, 
   } else {
     registers_decrease<T::PRODUCER_REGISTERS>();
     if (beside == T::PRODUCER && elect_one()) {
-      if (tail < 0) {
-        loads.expect();
-        pdl_wait();
-        loads.run();
-      } else {
-        pdl_wait();
-        pdl_launch();
-        load_tail(qkv, smem, args.seq_len, tail);
-      }
+      loads.expect();
+      pdl_wait();
+      loads.run();
     }
     if (beside > T::PRODUCER && beside <= T::CAST_WARPS) {
       const int caster = beside - 1;
@@ -130,6 +116,6 @@ __device__ __forceinline__ void attention_cluster_block(const CUtensorMap* qkv, 
     }
     if (T::LENGTHS && beside == T::HELPER) tell_lengths(smem, args.seq_len, args.groups, args.longest);
     __syncwarp();
-    if (tail < 0) cluster_wait();
+    cluster_wait();
   }
 }

@@ -11,16 +11,15 @@ constexpr int ATTENTION_BOX = 64;  // both tensor maps have boxes of 64 columns 
 
 /* ROW_GROUPS x KEY_GROUPS consumer warpgroups of 64 rows (one of the two is 1): the row groups share the keys they read, the key groups share out the
    tiles of keys of the same rows, tile i to group i mod KEY_GROUPS. With BLOCKS 2 the two blocks of a cluster have the same rows and half of the keys
-   each (attention_cluster_sm90a.cuh); with TAIL other blocks have a sequence's last rows (attention_tail_sm90a.cuh). With CASTS it has
-   CAST_WARPS single warps that cast, and if causal only room for them. */
-template <int ROW_GROUPS_, int KEY_GROUPS_, int KEYS_, int STAGES_, bool CAUSAL_, int BLOCKS_ = 1, bool TAIL_ = false, bool CASTS_ = true>
+   each (attention_cluster_sm90a.cuh). With CASTS it has CAST_WARPS single warps that cast, and if causal only room for them. */
+template <int ROW_GROUPS_, int KEY_GROUPS_, int KEYS_, int STAGES_, bool CAUSAL_, int BLOCKS_ = 1, bool CASTS_ = true>
 struct AttentionTile {
   static constexpr int ROW_GROUPS = ROW_GROUPS_, KEY_GROUPS = KEY_GROUPS_, KEYS = KEYS_, STAGES = STAGES_, BLOCKS = BLOCKS_;
-  static constexpr bool CAUSAL = CAUSAL_, TAIL = TAIL_, CASTS = CASTS_;
+  static constexpr bool CAUSAL = CAUSAL_, CASTS = CASTS_;
   static constexpr bool OWN_FIRST = false;                                 // the tile of the block's own rows first, then those behind it, round about
   static constexpr bool DEALT = false;                                     // a block has pieces of several tiles of rows (attention_dealt_tile_sm90a.cuh)
-  // Whether it is told how long its queries and keys are (lengths_sm90a.cuh). Up to 640 rows that gains nothing, and tails are not measured.
-  static constexpr bool LENGTHS = KEY_GROUPS == 1 && !TAIL;
+  // Whether it is told how long its queries and keys are (lengths_sm90a.cuh). Up to 640 rows that gains nothing.
+  static constexpr bool LENGTHS = KEY_GROUPS == 1;
   static constexpr int SQUARES = LENGTHS ? (ROW_GROUPS + 1) / 2 * 2 : 0;   // of the longest query and key, by row group
   static constexpr int TELLERS = ROW_GROUPS;                               // threads that tell them
   static constexpr bool PING_PONG = KEY_GROUPS == 1 && ROW_GROUPS > 1;     // row groups take turns at issuing products

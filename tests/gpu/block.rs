@@ -127,7 +127,7 @@ pub fn prepared(arch: Arch) {
     }
 }
 
-/// The forms of attention that know how long keys are (cuda/attention/lengths_sm90a.cuh), and others, also where attention has tails (1029)
+/// The forms of attention that know how long keys are (cuda/attention/lengths_sm90a.cuh), and others
 const LONG: [(usize, bool); 12] = [
     (130, false),
     (400, true),

@@ -134,7 +134,6 @@ pub fn hopper_forms(arch: Arch) {
     for causal in [false, true] {
         for form in attention_forms(causal) {
             let rows = match ATTENTION[form] {
-                AttentionForm { tail, .. } if tail > 0 => 400,
                 AttentionForm { dealt: true, .. } => UNDEALT_ROWS + 1,
                 _ => 420,
             };

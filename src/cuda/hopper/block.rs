@@ -349,8 +349,7 @@ impl Call<'_> {
         let maps = Arguments::new().map(&views::sequences(parts.qkv, QKV, self.shape).encode()?);
         if ATTENTION[form].blocks > 1 {
             let seq_len = self.shape.seq_len;
-            let groups = ATTENTION[form].groups(seq_len) as u32;
-            let inverse = ATTENTION[form].inverse_groups(seq_len);
+            let (groups, inverse) = plan::row_groups(seq_len);
             let cast = self.cast(launch);
             return Ok(maps.words(
                 &[&[self.att(), pair(seq_len as u32, groups), pair(inverse, 0)][..], &cast, &[self.longest_rows]]

@@ -156,7 +156,6 @@ pub fn symbol(kernel: Kernel) -> String {
             let blocks = if form.blocks > 1 { format!("x{}", form.blocks) } else { String::new() };
             let kind = match causal {
                 true => "_causal",
-                false if form.tail > 0 => "_tail",
                 false if form.dealt => "_dealt",
                 false => "",
             };

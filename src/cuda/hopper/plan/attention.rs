@@ -14,8 +14,6 @@ pub struct AttentionForm {
     pub keys: usize,
     /// Blocks of a cluster. Not for causal attention if more than one.
     pub blocks: usize,
-    /// The most last rows of a sequence, behind a multiple of 64, that blocks of their own take; only for sequences that have such rows, and no more.
-    pub tail: usize,
     /// Bytes of shared memory.
     pub shared: u32,
     /// Time of a block for 1024 keys in 0.01 us, measured on an H200.
@@ -46,48 +44,41 @@ const MOST_DEALT_ROWS: usize = 1 << 20;
 const _: () = assert!(4 * MOST_SHARES <= FLAG_BYTES);
 
 /// The forms that attention is compiled for.
-pub const ATTENTION: [AttentionForm; 6] = [
+pub const ATTENTION: [AttentionForm; 5] = [
     AttentionForm { most: 640, ..AttentionForm::of(1, 2, 226_920, 520, 100) },
     AttentionForm::of(2, 1, 214_456, 860, 100),
     AttentionForm::of(3, 1, 222_672, 1060, 120),
     AttentionForm { blocks: 2, ..AttentionForm::of(3, 1, 184_808, 610, 260) },
-    AttentionForm { blocks: 2, tail: 16, ..AttentionForm::of(3, 1, 184_784, 610, 260) },
     AttentionForm { dealt: true, ..AttentionForm::of(3, 1, 222_736, 1072, 50) },
 ];
 
 impl AttentionForm {
     const fn of(rows: usize, keys: usize, shared: u32, cost: usize, start: usize) -> Self {
-        Self { rows, keys, blocks: 1, tail: 0, shared, cost, start, most: usize::MAX, dealt: false }
+        Self { rows, keys, blocks: 1, shared, cost, start, most: usize::MAX, dealt: false }
     }
 
     /// Whether QKV has to tell it how long its queries and keys are (`LENGTHS` in cuda/attention/attention_tile_sm90a.cuh).
     #[must_use]
     pub fn wants_lengths(&self) -> bool {
-        self.keys == 1 && self.tail == 0
+        self.keys == 1
     }
 
     /// Whether it can take such sequences.
     #[must_use]
     pub fn takes(&self, shape: Shape) -> bool {
-        let tail = shape.seq_len > 64 && (1..=self.tail).contains(&(shape.seq_len % 64));
-        (self.tail == 0 || tail) && (!self.dealt || (UNDEALT_ROWS < shape.rows() && shape.rows() <= MOST_DEALT_ROWS))
+        !self.dealt || (UNDEALT_ROWS < shape.rows() && shape.rows() <= MOST_DEALT_ROWS)
     }
 
     fn suits(&self, shape: Shape) -> bool {
         self.takes(shape) && (shape.causal || shape.seq_len <= self.most)
     }
+}
 
-    /// Groups of 64 rows of a sequence, without its tail.
-    #[must_use]
-    pub fn groups(&self, seq_len: usize) -> usize {
-        if self.tail > 0 { seq_len / 64 } else { seq_len.div_ceil(64) }
-    }
-
-    /// By which clusters divide by that (`RowGroups` in cuda/attention/attention_tile_sm90a.cuh).
-    #[must_use]
-    pub fn inverse_groups(&self, seq_len: usize) -> u32 {
-        (1u32 << 31).div_ceil(count(self.groups(seq_len)))
-    }
+/// Groups of 64 rows of a sequence, and by what clusters divide by that (`RowGroups` in cuda/attention/attention_tile_sm90a.cuh).
+#[must_use]
+pub fn row_groups(seq_len: usize) -> (u32, u32) {
+    let groups = count(seq_len.div_ceil(64));
+    (groups, (1u32 << 31).div_ceil(groups))
 }
 
 /// Those that there are for causal attention or not.
@@ -131,14 +122,11 @@ fn form_time(chip: Chip, shape: Shape, form: &AttentionForm) -> usize {
     ATTENTION_COST + waves * shape.seq_len * form.cost / 1024 + (waves - 1) * form.start
 }
 
-/// Row groups are those of a head, but clusters take theirs from all heads, and so do the blocks of tails.
+/// Row groups are those of a head, but clusters take theirs from all heads.
 fn blocks(shape: Shape, form: &AttentionForm) -> usize {
     match form.blocks {
         1 => shape.seq_len.div_ceil(64 * form.rows) * HEADS * shape.batch,
-        blocks => {
-            let tails = if form.tail > 0 { HEADS * shape.batch / form.rows } else { 0 };
-            (form.groups(shape.seq_len) * HEADS * shape.batch).div_ceil(form.rows) * blocks + tails
-        }
+        blocks => (shape.seq_len.div_ceil(64) * HEADS * shape.batch).div_ceil(form.rows) * blocks,
     }
 }
 

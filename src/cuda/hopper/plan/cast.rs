@@ -117,7 +117,7 @@ impl Shares {
 }
 
 /// The attention projection with what the SMs that it leaves idle cast. That is of W_proj alone: the product after it fetches W_fc before it has
-/// ended. Half of W_proj at most, a quarter behind attention in clusters without tails, and half of what they could, because they start when attention has
+/// ended. Half of W_proj at most, a quarter behind attention in clusters, and half of what they could, because they start when attention has
 /// left them; as measured on an H200.
 pub(super) fn casting_projection(chip: Chip, rows: usize, attention: &Launch) -> Launch {
     let tile = product::fastest(chip, Gemm::AttnProj, rows, false);
@@ -126,7 +126,7 @@ pub(super) fn casting_projection(chip: Chip, rows: usize, attention: &Launch) ->
     if idle >= FEWEST_WORKERS {
         let time = product::time(chip, Gemm::AttnProj, &tiles(Gemm::AttnProj)[tile], rows);
         launch.grid[0] += idle;
-        let clusters = casting_form(attention).is_some_and(|form| form.blocks > 1 && form.tail == 0);
+        let clusters = casting_form(attention).is_some_and(|form| form.blocks > 1);
         let most = CHUNKS_PROJ / if clusters { 4 } else { 2 };
         launch.cast.start -= count(capacity(idle, time) / 2).min(most);
     }

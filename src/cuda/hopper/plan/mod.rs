@@ -22,7 +22,7 @@ use crate::cuda::block::Shape;
 use crate::dims::{D, FFN, QKV};
 pub use attention::{
     ATTENTION, AttentionForm, DEALT_KEYS, Dealing, FLAG_BYTES, MOST_SHARES, PART_BYTES, UNDEALT_ROWS, attention_forms,
-    attention_in, dealing,
+    attention_in, dealing, row_groups,
 };
 pub use attention_proj::{ATTENTION_PROJ, AttentionProjForm, ROW_TILES};
 pub use cast::{CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, qkv_makes_room};
