@@ -121,10 +121,10 @@ const QKV_TILES: [Tile; 10] = [
     Tile::new(128, 144, 221_336, 498).up_to(2048),
     Tile::new(128, 192, 223_368, 695),
     Tile::new(192, 192, 231_544, 1000),
-    Tile::new(160, 128, 226_456, 600).from(1025).up_to(1120).swapped(),
+    Tile::new(160, 128, 226_456, 600).from(1025).swapped(),
     Tile::new(208, 128, 183_416, 725).up_to(5376).swapped(),
-    Tile::new(224, 128, 193_656, 775).up_to(5376).swapped(),
-    Tile::new(256, 128, 214_136, 885).up_to(5376).swapped(),
+    Tile::new(224, 128, 193_656, 775).swapped(),
+    Tile::new(256, 128, 214_136, 885).swapped(),
 ];
 const ATTN_PROJ_TILES: [Tile; 4] = [
     Tile::new(64, 96, 211_144, 490).up_to(512),
@@ -143,12 +143,12 @@ const FC_TILES: [Tile; 14] = [
     Tile::new(128, 256, 226_424, 930),
     Tile::new(192, 192, 222_328, 1000),
     Tile::new(144, 128, 177_288, 560).from(641).up_to(3168).swapped(),
-    Tile::new(144, 192, 228_488, 770).up_to(2304).swapped(),
+    Tile::new(144, 192, 228_488, 770).up_to(5904).swapped(),
     Tile::new(160, 128, 189_576, 610).up_to(3520).swapped(),
     Tile::new(160, 192, 197_752, 875).up_to(1280).swapped(),
     Tile::new(192, 128, 214_152, 705).up_to(2112).swapped(),
-    Tile::new(224, 128, 193_656, 820).up_to(2464).swapped(),
-    Tile::new(240, 128, 203_896, 880).up_to(2640).swapped(),
+    Tile::new(224, 128, 193_656, 820).up_to(4928).swapped(),
+    Tile::new(240, 128, 203_896, 880).up_to(3840).swapped(),
 ];
 const PROJ_TILES: [Tile; 36] = [
     Tile::split(64, 64, 4, 219_320, 410),
@@ -179,14 +179,14 @@ const PROJ_TILES: [Tile; 36] = [
     Tile::new(88, 128, 222_408, 1350).from(1409).up_to(1760).swapped().in_eights(),
     Tile::new(96, 128, 230_600, 1450).from(1409).up_to(1920).swapped().in_eights(),
     Tile::new(104, 128, 209_080, 1550).from(2049).up_to(2080).swapped().in_eights(),
-    Tile::new(112, 128, 216_248, 1600).from(2049).up_to(2240).swapped().in_eights(),
-    Tile::new(120, 128, 223_416, 1700).from(2049).up_to(2400).swapped().in_eights(),
-    Tile::new(128, 128, 230_584, 1800).from(2049).up_to(2560).swapped().in_eights(),
-    Tile::new(144, 128, 210_088, 2050).from(2049).up_to(2880).swapped().in_eights(),
-    Tile::new(160, 128, 222_376, 2250).from(2049).up_to(3200).swapped().in_eights(),
-    Tile::new(176, 128, 195_736, 2450).from(2049).up_to(3520).swapped().in_eights(),
-    Tile::new(192, 128, 205_976, 2650).from(2049).up_to(3840).swapped().in_eights(),
-    Tile::new(208, 128, 216_216, 2850).from(2049).up_to(4160).swapped().in_eights(),
+    Tile::new(112, 128, 216_248, 1600).from(2049).swapped().in_eights(),
+    Tile::new(120, 128, 223_416, 1700).from(2049).swapped().in_eights(),
+    Tile::new(128, 128, 230_584, 1800).from(2049).swapped().in_eights(),
+    Tile::new(144, 128, 210_088, 2050).from(2049).swapped().in_eights(),
+    Tile::new(160, 128, 222_376, 2250).from(2049).swapped().in_eights(),
+    Tile::new(176, 128, 195_736, 2450).from(2049).swapped().in_eights(),
+    Tile::new(192, 128, 205_976, 2650).from(2049).swapped().in_eights(),
+    Tile::new(208, 128, 216_216, 2850).from(2049).swapped().in_eights(),
 ];
 
 /// The tiles that this product's kernel is compiled for.
@@ -245,7 +245,11 @@ pub(super) fn eligible(gemm: Gemm, rows: usize, prepared: bool) -> impl Iterator
 /// chain is a sequence of short waits; where every multiprocessor has work, they come in the way of what is still being done. Measured on an H200.
 #[must_use]
 pub fn early(rows: usize) -> u32 {
-    if rows <= 512 { u32::MAX >> 1 } else { 1 }
+    match rows {
+        ..=512 => u32::MAX >> 1,
+        513..=640 => 3,
+        _ => 1,
+    }
 }
 
 /// Time of a product in this tile, in 0.01 us: its waves of blocks.
