@@ -33,7 +33,7 @@ __device__ __forceinline__ float squares_of_16(uint32_t rows, int lane) {
 
 template <int HEAD_BLOCKS>
 struct QkvAttention {
-  static_assert(1 < HEAD_BLOCKS && HEAD_BLOCKS <= MOST_HEAD_BLOCKS);
+  static_assert(2 < HEAD_BLOCKS && HEAD_BLOCKS <= MOST_HEAD_BLOCKS);  // of two, none would say that a slot is taken
   using T = QkvAttentionTile;
   using S = QkvHeadShape;
   static constexpr int ALL_DRAINED = (S::K_BLOCKS / S::STAGES - 1) % 2, TURNED_BARRIER = 6;

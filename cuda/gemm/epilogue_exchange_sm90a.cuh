@@ -1,5 +1,5 @@
 /* out(rows, N) fp32 = sum over a tile's blocks of C + bias + residual.
-   SPLITS blocks of a cluster hold sums over different parts of K for one tile, and each finishes W = BN / SPLITS of its columns. A warp lays the parts of
+   The four blocks of a cluster hold sums over different parts of K for one tile, and each finishes W = BN / 4 of its columns. A warp lays the parts of
    its 16 rows that others finish into a stage of the ring that nobody reads any more, copies each into the same warp of its block, and adds what it receives
    to the part that it has kept in registers, in the order of the ranks: the same bits every time. No warp waits for another one of its block, so the
    first warpgroup sends and stores while the second one multiplies. `out` and `residual` need no more alignment than 16 bytes, and `out` is touched by
@@ -11,7 +11,7 @@
 template <class S>
 struct ExchangeEpilogue : GemmEpilogue {
   static constexpr int CLUSTER_PHASES = 2;
-  static_assert(S::SPLITS == 2 || S::SPLITS == 4, "two or four parts of K");
+  static_assert(S::SPLITS == 4 && S::CLUSTER == 4, "a cluster has the parts of one tile");
   static constexpr int W = S::BN / S::SPLITS, PEERS = S::SPLITS - 1;
   static constexpr int PITCH = (W + 8) * 4;  // bytes of a row: eight rows of pairs fall on different banks
   static constexpr int PART = 16 * PITCH;    // what one warp has of W columns
@@ -20,9 +20,8 @@ struct ExchangeEpilogue : GemmEpilogue {
   static constexpr int SHARED_BYTES = BIAS_FULL + 16;
   static_assert(4 * PEERS * PART <= S::STAGE_BYTES * (S::WARPGROUPS > 1 ? 1 : S::STAGES) && S::STAGES >= S::WARPGROUPS, "room for what a warpgroup sends");
   // 16-byte pieces: ACROSS lanes share a row, DOWN rows go at a time
-  static constexpr int ACROSS = W % 32 == 0 ? 8 : W / 4, DOWN = 32 / ACROSS;
-  static constexpr int GROUPS = W / (4 * ACROSS), PIECES = 16 / DOWN * GROUPS;
-  static_assert(W % (4 * ACROSS) == 0 && 16 % DOWN == 0, "whole pieces");
+  static constexpr int ACROSS = W / 4, DOWN = 32 / ACROSS, PIECES = 16 / DOWN;
+  static_assert(32 % ACROSS == 0 && 16 % DOWN == 0, "whole pieces");
   // ask for the residual before the main loop; for larger parts it would hold up the first tiles, and the exchange hides it
   static constexpr bool EARLY = W <= 16;
 
@@ -61,12 +60,10 @@ struct ExchangeEpilogue : GemmEpilogue {
     bulk_load(bias_at, bias, S::N * 4, bias_full);
   }
 
-  // Piece i of a lane: its row and first column
-  static __device__ int piece_row(int i) { return threadIdx.x % 32 / ACROSS + i / GROUPS * DOWN; }
-  static __device__ int piece_column(int i) { return (threadIdx.x % ACROSS + i % GROUPS * ACROSS) * 4; }
-  static __device__ size_t piece_offset(int i, int row, int n) {
-    return static_cast<size_t>(row + piece_row(0)) * S::N + n + piece_column(0) + i / GROUPS * DOWN * S::N + i % GROUPS * ACROSS * 4;
-  }
+  // Piece i of a lane: its row; and the first column of all of them
+  static __device__ int piece_row(int i) { return threadIdx.x % 32 / ACROSS + i * DOWN; }
+  static __device__ int piece_column() { return threadIdx.x % ACROSS * 4; }
+  static __device__ size_t piece_offset(int i, int row, int n) { return static_cast<size_t>(row + piece_row(0)) * S::N + n + piece_column() + i * DOWN * S::N; }
 
   // `n`, here and below: the first of the columns that this block finishes
   __device__ void load_residual(int row, int n) {
@@ -83,12 +80,9 @@ struct ExchangeEpilogue : GemmEpilogue {
     if (S::WARPGROUPS == 2 && threadIdx.x < 128) mbarrier_wait(barriers - 8 * (S::STAGES - stage(0)), LAST_PARITY);
     n += rank * W;
     if (rank == 0) return exchange<0>(d, row, n);
-    if (S::SPLITS == 2 || rank == 1) return exchange<1>(d, row, n);
-    if constexpr (S::SPLITS == 4) rank == 2 ? exchange<2>(d, row, n) : exchange<3>(d, row, n);
+    if (rank == 1) return exchange<1>(d, row, n);
+    rank == 2 ? exchange<2>(d, row, n) : exchange<3>(d, row, n);
   }
-
-  // Of the blocks that share this one's tile the one with rank `to`, as the cluster numbers it
-  static __device__ int block_of(int to) { return S::ABREAST == 1 ? to : to * S::ABREAST + static_cast<int>(cluster_rank()) % S::ABREAST; }
 
   // Where block `to` keeps the part of block `from`, and where `from` has it before
   static constexpr __device__ int slot(int from, int to) { return from - (from > to); }
@@ -116,8 +110,7 @@ struct ExchangeEpilogue : GemmEpilogue {
 #pragma unroll
       for (int i = 1; i < S::SPLITS; i++) {
         const int to = (RANK + i) % S::SPLITS;
-        const int there = block_of(to);
-        cluster_copy(cluster_address(incoming + slot(RANK, to) * PART, there), outgoing + (i - 1) * PART, PART, cluster_address(received, there));
+        cluster_copy(cluster_address(incoming + slot(RANK, to) * PART, to), outgoing + (i - 1) * PART, PART, cluster_address(received, to));
       }
     }
     if (!EARLY) load_residual(row, n);
@@ -126,14 +119,13 @@ struct ExchangeEpilogue : GemmEpilogue {
     cluster_arrive();
     add<RANK>(d, incoming + place);
     __syncwarp();
-    float4 sums[PIECES], biases[GROUPS];
+    const float4 b = load_shared_4(bias_at + (n + piece_column()) * 4);
+    float4 sums[PIECES];
 #pragma unroll
-    for (int i = 0; i < GROUPS; i++) biases[i] = load_shared_4(bias_at + (n + piece_column(i)) * 4);
-#pragma unroll
-    for (int i = 0; i < PIECES; i++) sums[i] = load_shared_4(incoming + piece_row(i) * PITCH + piece_column(i) * 4);
+    for (int i = 0; i < PIECES; i++) sums[i] = load_shared_4(incoming + piece_row(i) * PITCH + piece_column() * 4);
 #pragma unroll
     for (int i = 0; i < PIECES; i++) {
-      const float4 v = sums[i], b = biases[i % GROUPS], x = extra[i];
+      const float4 v = sums[i], x = extra[i];
       if (row + piece_row(i) < rows)
         *reinterpret_cast<float4*>(out + piece_offset(i, row, n)) = make_float4(v.x + b.x + x.x, v.y + b.y + x.y, v.z + b.z + x.z, v.w + b.w + x.w);
     }

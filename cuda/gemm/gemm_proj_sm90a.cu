@@ -1,10 +1,8 @@
 /* output(rows, 768) fp32 = x1 + f(rows, 3072) W_proj + b_proj.
-   257 to 1600 rows: swapped tiles with all of K, 64 columns and as many rows as make ten of them or fewer: up to 120 blocks in clusters of eight, fifteen of
-   which an H200 has room for. No block waits for another. 1601 to 1920 and 2049 to 4160 rows: the same with 128 columns, up to twenty of them.
-   Other rows: K is split over the blocks of a cluster, of twice as many where a cluster takes a pair of tiles; grid: tiles * splits blocks. An H200 has room
-   for 30 clusters of four.
-   Limiter: what comes into the multiprocessors, 1032 KB a block of 64 x 104 with all of K; without it 1024 rows took 1.5 us less (H200). With K in two it is
-   786 KB (64 x 192, 128 x 128), but then 25 KB a block go between SMs. */
+   Up to 256 rows: K is split over the four blocks of a cluster; grid: tiles * 4 blocks. An H200 has room for 30 such clusters.
+   Beyond: swapped tiles with all of K, of 64 columns and as many rows as make ten of them or fewer, beyond 1600 rows of 128 columns and twenty: up to 120
+   blocks in clusters of eight, fifteen of which an H200 has room for; beyond 4160 rows in more than one wave. No block waits for another.
+   Limiter: what comes into the multiprocessors, 1032 KB a block of 64 x 104 with all of K; without it 1024 rows took 1.5 us less (H200). */
 #include "dims.h"
 #include "gemm/epilogue_exchange_sm90a.cuh"
 #include "gemm/epilogue_swapped_sm90a.cuh"
@@ -15,29 +13,17 @@ struct ProjArgs {
   int rows, early;
 };
 
-#define GEMM_PROJ_FORM(BM, BN, SPLITS, STAGES, ABREAST, KIND)                                                               \
-  extern "C" __global__ void __cluster_dims__(SPLITS* ABREAST, 1, 1)                                                        \
-      __launch_bounds__(GemmShape<BM, BN, D, FFN, STAGES, SPLITS, ABREAST>::THREADS, 1)                                     \
-      gemm_proj_##BM##x##BN##_k##SPLITS##KIND(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, \
-                                              const ProjArgs args) {                                                        \
-    using Shape = GemmShape<BM, BN, D, FFN, STAGES, SPLITS, ABREAST>;                                                       \
-    const int tile = blockIdx.x / Shape::CLUSTER * ABREAST + blockIdx.x % ABREAST;                                          \
-    gemm<Shape>(&a, &b, ExchangeEpilogue<Shape>(args.bias, args.residual, args.out, args.rows), args.rows, tile,            \
-                gridDim.x / SPLITS, args.early);                                                                            \
+#define GEMM_PROJ(BM, BN, SPLITS, STAGES)                                                                                                           \
+  extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(GemmShape<BM, BN, D, FFN, STAGES, SPLITS>::THREADS, 1)                \
+      gemm_proj_##BM##x##BN##_k##SPLITS(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const ProjArgs args) {        \
+    using Shape = GemmShape<BM, BN, D, FFN, STAGES, SPLITS>;                                                                                        \
+    gemm<Shape>(&a, &b, ExchangeEpilogue<Shape>(args.bias, args.residual, args.out, args.rows), args.rows, blockIdx.x / SPLITS, gridDim.x / SPLITS, \
+                args.early);                                                                                                                        \
   }
-#define GEMM_PROJ(BM, BN, SPLITS, STAGES) GEMM_PROJ_FORM(BM, BN, SPLITS, STAGES, 1, )
-#define GEMM_PROJ_PAIRS(BM, BN, SPLITS, STAGES) GEMM_PROJ_FORM(BM, BN, SPLITS, STAGES, 2, _pairs)
 
 GEMM_PROJ(64, 64, 4, 6)
 GEMM_PROJ(128, 64, 4, 6)
 GEMM_PROJ(64, 128, 4, 8)
-GEMM_PROJ_PAIRS(128, 128, 4, 5)
-GEMM_PROJ_PAIRS(64, 128, 2, 8)
-GEMM_PROJ(64, 192, 2, 6)
-GEMM_PROJ_PAIRS(64, 192, 2, 6)
-GEMM_PROJ(128, 128, 2, 4)
-GEMM_PROJ_PAIRS(128, 128, 2, 4)
-GEMM_PROJ(128, 192, 2, 4)
 
 struct ProjSwappedArgs {
   const float* bias;  // (768)

@@ -29,7 +29,7 @@ struct GemmShape {
   static constexpr int SPLITS = SPLITS_;  // blocks of a cluster that share a tile, each with its part of K
   static constexpr bool SWAPPED = SWAPPED_;
   // Tiles of a cluster: neighbours in a row, and rows of them. Two ranks that follow each other run on one pair of multiprocessors (an H200, by %smid): there
-  // blocks with the same part of K of two tiles ask for the same A at the same time, parts of one tile for nothing in common
+  // neighbours ask for the same A at the same time
   static constexpr int ABREAST = ABREAST_, BELOW = BELOW_, CLUSTER = SPLITS * ABREAST * BELOW;
   // Of K in a stage. Each round of the loop costs about 120 clocks beside its products, which four of a lone warpgroup do not hide where they are short or
   // bytes come late (swapped 64 x 104: 1024 rows -0.3 to -0.5, H200). Beyond 112 rows they are long, and five such stages have no room
@@ -234,7 +234,7 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
   const int warp = uniform_warp(), lane = threadIdx.x % 32;
   const int tiles = (rows + S::BM - 1) / S::BM * S::N_TILES;
   constexpr int STARTERS = S::THREADS + (Epilogue::HELPED ? 32 : 0);
-  const int rank = S::SPLITS > 1 ? static_cast<int>(cluster_rank()) / S::ABREAST : 0;  // among the blocks that share the tile
+  const int rank = S::SPLITS > 1 ? static_cast<int>(cluster_rank()) : 0;  // among the blocks that share the tile
   epilogue.at(base + Memory::EPILOGUE, empty + 8 * S::STAGES, rank);
   // ptxas lays the second of two branches out first: the producer's code, which nothing has run before, follows upon the kernel's start
   if (warp < 4 * S::WARPGROUPS) {

@@ -18,11 +18,6 @@ struct Moments {
   float2 part[WARPS][16 + 4];  // mean of 64 features, sum of squared deviations from it; 4 more against bank conflicts
 };
 
-__device__ __forceinline__ float sum_over_t(float v) {
-  v += __shfl_xor_sync(0xffffffffu, v, 1);
-  return v + __shfl_xor_sync(0xffffffffu, v, 2);
-}
-
 /* Mean and sum of squared deviations of as many numbers here as there (Chan et al., 1983), `half` being half of how
  * many. */
 __device__ __forceinline__ float2 merge(float2 a, float half, int lanes) {

@@ -185,12 +185,11 @@ pub fn symbol(kernel: Kernel) -> String {
 fn product_symbol(gemm: Gemm, kind: &str, tile: &Tile) -> String {
     let Tile { m, n, splits, .. } = tile;
     let swapped = if tile.swapped { "_swapped" } else { "" };
-    let pairs = if tile.abreast > 1 { "_pairs" } else { "" };
     match gemm {
         Gemm::Qkv => format!("gemm_qkv{kind}_{m}x{n}{swapped}"),
         Gemm::AttnProj => format!("gemm_attn_proj{kind}_{m}x{n}"),
         Gemm::Fc => format!("gemm_fc{kind}_{m}x{n}{swapped}"),
         Gemm::Proj if tile.swapped => format!("gemm_proj_{m}x{n}{swapped}"),
-        Gemm::Proj => format!("gemm_proj{kind}_{m}x{n}_k{splits}{pairs}"),
+        Gemm::Proj => format!("gemm_proj{kind}_{m}x{n}_k{splits}"),
     }
 }

@@ -21,7 +21,7 @@ pub struct Tile {
     pub swapped: bool,
     /// Bytes of shared memory.
     pub shared: u32,
-    /// Time of one wave of blocks in 0.01 us, measured on an H200; where two follow each other, a little less than both take alone. Of pairs and swapped tiles
+    /// Time of one wave of blocks in 0.01 us, measured on an H200; where two follow each other, a little less than both take alone. Of swapped tiles
     /// that of others less what they gained (H200, or H100): it puts them in the order that was measured.
     cost: usize,
     /// Rows up to which that holds. With more, one that has fewer blocks is faster, though its wave takes longer (H200, H100).
@@ -45,10 +45,6 @@ impl Tile {
 
     const fn from(self, fewest_rows: usize) -> Self {
         Self { fewest_rows, ..self }
-    }
-
-    const fn in_pairs(self) -> Self {
-        Self { abreast: 2, ..self }
     }
 
     const fn swapped(self) -> Self {
@@ -150,17 +146,10 @@ const FC_TILES: [Tile; 14] = [
     Tile::new(224, 128, 193_656, 820).up_to(4928).swapped(),
     Tile::new(240, 128, 203_896, 880).up_to(3840).swapped(),
 ];
-const PROJ_TILES: [Tile; 36] = [
+const PROJ_TILES: [Tile; 29] = [
     Tile::split(64, 64, 4, 219_320, 410),
     Tile::split(128, 64, 4, 188_600, 630).from(193),
     Tile::split(64, 128, 4, 231_640, 640),
-    Tile::split(128, 128, 4, 229_544, 760).up_to(512).in_pairs(),
-    Tile::split(64, 128, 2, 219_352, 820).in_pairs(),
-    Tile::split(64, 192, 2, 227_512, 1010).up_to(2112),
-    Tile::split(64, 192, 2, 227_512, 880).up_to(2112).in_pairs(),
-    Tile::split(128, 128, 2, 172_184, 1310),
-    Tile::split(128, 128, 2, 172_184, 1260).in_pairs(),
-    Tile::split(128, 192, 2, 221_336, 1700),
     Tile::new(32, 64, 222_424, 600).from(257).up_to(320).swapped().in_eights(),
     Tile::new(48, 64, 230_600, 690).up_to(480).swapped().in_eights(),
     Tile::new(56, 64, 216_248, 730).up_to(560).swapped().in_eights(),
@@ -178,7 +167,7 @@ const PROJ_TILES: [Tile; 36] = [
     Tile::new(160, 64, 230_600, 1245).from(1409).up_to(1600).swapped().in_eights(),
     Tile::new(88, 128, 222_408, 1350).from(1409).up_to(1760).swapped().in_eights(),
     Tile::new(96, 128, 230_600, 1450).from(1409).up_to(1920).swapped().in_eights(),
-    Tile::new(104, 128, 209_080, 1550).from(2049).up_to(2080).swapped().in_eights(),
+    Tile::new(104, 128, 209_080, 1550).from(1921).up_to(2080).swapped().in_eights(),
     Tile::new(112, 128, 216_248, 1600).from(2049).swapped().in_eights(),
     Tile::new(120, 128, 223_416, 1700).from(2049).swapped().in_eights(),
     Tile::new(128, 128, 230_584, 1800).from(2049).swapped().in_eights(),
