@@ -109,7 +109,7 @@ impl Tile {
 }
 
 const QKV_TILES: [Tile; 10] = [
-    Tile::new(64, 64, 215_208, 240),
+    Tile::new(64, 64, 215_208, 240).up_to(128),
     Tile::new(64, 96, 207_064, 340).up_to(256),
     Tile::new(128, 96, 207_016, 435),
     // One wave takes 600. Two, of which the second one's products hide the first one's end, take a little less than one of 192 x 192; more have not been
@@ -131,7 +131,7 @@ const ATTN_PROJ_TILES: [Tile; 4] = [
 /// Bytes of shared memory of the attention projection's tiles where its blocks do not wait for each other.
 pub const APART_SHARED: [u32; 4] = [205_512, 225_976, 222_360, 226_424];
 const FC_TILES: [Tile; 14] = [
-    Tile::new(64, 64, 218_280, 240),
+    Tile::new(64, 64, 218_280, 240).up_to(64),
     Tile::new(64, 96, 210_136, 340),
     Tile::new(128, 96, 210_088, 435).up_to(1024),
     Tile::new(128, 128, 210_072, 560),
@@ -235,8 +235,8 @@ pub(super) fn eligible(gemm: Gemm, rows: usize, prepared: bool) -> impl Iterator
 #[must_use]
 pub fn early(rows: usize) -> u32 {
     match rows {
-        ..=512 => u32::MAX >> 1,
-        513..=640 => 3,
+        65..=512 => u32::MAX >> 1,
+        ..=64 | 513..=640 => 3,
         _ => 1,
     }
 }
