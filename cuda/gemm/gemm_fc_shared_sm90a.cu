@@ -3,11 +3,11 @@
 #include "dims.h"
 #include "gemm/gemm_shared_sm90a.cuh"
 
-#define GEMM_FC_SHARED(BM, BN)                                                                                                                   \
-  extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(SharedShape<BM, BN, FFN>::THREADS, 1)                                    \
-      gemm_fc_shared_##BM##x##BN(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap out, const DirectHalfArgs args) {     \
-    using Shape = SharedShape<BM, BN, FFN>;                                                                                                       \
-    gemm_shared<Shape>(&a, args.weights, SharedHalfEpilogue<Shape, true>(&out, args.bias + blockIdx.x / 2 * BN), args.alarms, MATRIX_FC);         \
+#define GEMM_FC_SHARED(BM, BN)                                                                                                                \
+  extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(SharedShape<BM, BN, FFN>::THREADS, 1)                                \
+      gemm_fc_shared_##BM##x##BN(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap out, const DirectHalfArgs args) { \
+    using Shape = SharedShape<BM, BN, FFN>;                                                                                                   \
+    gemm_shared<Shape>(&a, args.weights, SharedHalfEpilogue<Shape, true>(&out, args.bias + blockIdx.x / 2 * BN), args.alarms, MATRIX_FC);     \
   }
 
 GEMM_FC_SHARED(64, 64)

@@ -27,11 +27,11 @@ GEMM_FC(128, 192, 4)
 GEMM_FC(128, 256, 3)
 GEMM_FC(192, 192, 3)
 
-#define GEMM_FC_SWAPPED(BM, BN, STAGES)                                                                                                            \
-  extern "C" __global__ void __launch_bounds__(GemmShape<BM, BN, FFN, D, STAGES, 1, 1, 1, true>::THREADS, 1) gemm_fc_##BM##x##BN##_swapped( \
-      const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const __grid_constant__ CUtensorMap out, const FcArgs args) {  \
-    using Shape = GemmShape<BM, BN, FFN, D, STAGES, 1, 1, 1, true>;                                                                         \
-    gemm<Shape>(&a, &b, SwappedHalfEpilogue<Shape, false>(&out, args.bias, args.rows), args.rows, blockIdx.x, gridDim.x, args.early);              \
+#define GEMM_FC_SWAPPED(BM, BN, STAGES)                                                                                                           \
+  extern "C" __global__ void __launch_bounds__(GemmShape<BM, BN, FFN, D, STAGES, 1, 1, 1, true>::THREADS, 1) gemm_fc_##BM##x##BN##_swapped(       \
+      const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const __grid_constant__ CUtensorMap out, const FcArgs args) { \
+    using Shape = GemmShape<BM, BN, FFN, D, STAGES, 1, 1, 1, true>;                                                                               \
+    gemm<Shape>(&a, &b, SwappedHalfEpilogue<Shape, false>(&out, args.bias, args.rows), args.rows, blockIdx.x, gridDim.x, args.early);             \
   }
 
 GEMM_FC_SWAPPED(144, 128, 4)

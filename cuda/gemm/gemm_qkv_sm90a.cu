@@ -1,8 +1,8 @@
 /* qkv(rows, 2304) fp16 = h(rows, 768) W_qkv + b_qkv; blocks past `gemm_blocks` cast weights for later kernels meanwhile.
    grid: gemm_blocks + cast blocks; 128 x 192 tiles fill 96 multiprocessors at 1024 rows and leave 36 to the cast; 192 x 192 tiles are 132 at 2048. From
    weights that lie transposed, which only a prepared block has, 144 columns make 128 blocks at 1024 rows.
-   Swapped tiles, of 128 columns, are 126 blocks, of one tile at 1025 to 1120 and 1409 to 1792 rows and of two at 2817 to 3584, where 128 x 192 tiles are
-   108, and 192 x 192 tiles 96 to 120 and 90 to 114.
+   Swapped tiles, of 128 columns, are 126 blocks, of one tile at 1025 to 1120 and 1409 to 1792 rows and of two at 2113 to 2240 and 2817 to 3584, where
+   128 x 192 tiles are 108, and 192 x 192 tiles 96 to 120 and 90 to 114.
    Limiter: wgmma at 1024 rows and more, latency below. */
 #include "cast/cast_sm90a.cuh"
 #include "gemm/epilogue_half_sm90a.cuh"
@@ -36,15 +36,15 @@ __device__ __forceinline__ void cast_meanwhile(const QkvArgs& args) {
     gemm<Shape>(&a, &b, epilogue, args.rows, blockIdx.x, args.gemm_blocks, args.early);                                                            \
   }
 
-#define GEMM_QKV_SWAPPED(BM, BN, STAGES)                                                                                                            \
-  extern "C" __global__ void __launch_bounds__(GemmShape<BM, BN, QKV, D, STAGES, 1, 1, 1, true>::THREADS, 1) gemm_qkv_##BM##x##BN##_swapped( \
-      const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const __grid_constant__ CUtensorMap out, const QkvArgs args) {  \
-    using Shape = GemmShape<BM, BN, QKV, D, STAGES, 1, 1, 1, true>;                                                                          \
-    using Epilogue = SwappedHalfEpilogue<Shape, false, false, true>;                                                                                \
-    if (blockIdx.x >= args.gemm_blocks) return cast_meanwhile<Shape, Epilogue>(args);                                                               \
-    Epilogue epilogue(&out, args.bias, args.rows);                                                                                                  \
-    epilogue.longest = &args.longest;                                                                                                               \
-    gemm<Shape>(&a, &b, epilogue, args.rows, blockIdx.x, args.gemm_blocks, args.early);                                                             \
+#define GEMM_QKV_SWAPPED(BM, BN, STAGES)                                                                                                           \
+  extern "C" __global__ void __launch_bounds__(GemmShape<BM, BN, QKV, D, STAGES, 1, 1, 1, true>::THREADS, 1) gemm_qkv_##BM##x##BN##_swapped(       \
+      const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const __grid_constant__ CUtensorMap out, const QkvArgs args) { \
+    using Shape = GemmShape<BM, BN, QKV, D, STAGES, 1, 1, 1, true>;                                                                                \
+    using Epilogue = SwappedHalfEpilogue<Shape, false, false, true>;                                                                               \
+    if (blockIdx.x >= args.gemm_blocks) return cast_meanwhile<Shape, Epilogue>(args);                                                              \
+    Epilogue epilogue(&out, args.bias, args.rows);                                                                                                 \
+    epilogue.longest = &args.longest;                                                                                                              \
+    gemm<Shape>(&a, &b, epilogue, args.rows, blockIdx.x, args.gemm_blocks, args.early);                                                            \
   }
 
 #define GEMM_QKV_TRANSPOSED(BM, BN, STAGES)                                                                                            \
