@@ -219,12 +219,13 @@ fn every_row_is_computed() {
                     assert!(form.takes(shape), "{what}");
                     let blocks = match form.blocks {
                         1 if form.dealt => {
-                            let Dealing { shares, row_tiles, key_tiles, share, longer } =
-                                dealing(chip(sms), shape, &form);
+                            let shares = launch.grid[0];
+                            let Dealing { row_tiles, key_tiles, share, longer } =
+                                dealing(shares as usize, shape, &form);
                             assert!(3 * row_tiles as usize >= groups && 2 * key_tiles as usize >= groups, "{what}");
                             assert!(0 < share && longer < shares, "each has some: {what}");
                             assert_eq!(shares * share + longer, heads as u32 * row_tiles * key_tiles, "{what}");
-                            assert_eq!(launch.grid, [shares, 1, 1], "{what}");
+                            assert_eq!(launch.grid, [sms as u32, 1, 1], "{what}");
                             sms
                         }
                         1 => groups.div_ceil(form.rows) * heads,

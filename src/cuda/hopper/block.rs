@@ -6,8 +6,7 @@ use super::plan::product::Tile;
 use super::plan::qkv_attention::ROWS as ATTENDED_ROWS;
 use super::plan::shared::{SHARED, SharedTile};
 use super::plan::{
-    self, ATTENTION, ATTENTION_PROJ, CHUNKS_ATTN, CHUNKS_QKV, Chip, Dealing, FEW, FewWeights, Gemm, Kernel, Launch,
-    ROW_TILES,
+    self, ATTENTION, ATTENTION_PROJ, CHUNKS_ATTN, CHUNKS_QKV, Dealing, FEW, FewWeights, Gemm, Kernel, Launch, ROW_TILES,
 };
 use super::plan::{direct, product};
 use super::views::{self, slab};
@@ -117,9 +116,7 @@ impl Call<'_> {
             Kernel::Gemm { gemm, tile } => (product_name(gemm), self.gemm(launch, gemm, &product::tiles(gemm)[tile])?),
             Kernel::Direct { gemm } => (product_name(gemm), self.direct(gemm)?),
             Kernel::Shared { form } => (product_name(SHARED[form].gemm), self.shared(launch, &SHARED[form])?),
-            Kernel::Attention { form, causal } => {
-                ("launch of attention", self.attention(kernels.chip, launch, form, causal)?)
-            }
+            Kernel::Attention { form, causal } => ("launch of attention", self.attention(launch, form, causal)?),
             Kernel::QkvAttention { .. } => ("launch of the QKV product and attention", self.qkv_attention(launch)?),
             Kernel::AttentionProj { form } => {
                 ("launch of attention and its projection", self.attention_proj(launch, form)?)
@@ -344,7 +341,7 @@ impl Call<'_> {
         })
     }
 
-    fn attention(&self, chip: Chip, launch: &Launch, form: usize, causal: bool) -> Result<Arguments, Error> {
+    fn attention(&self, launch: &Launch, form: usize, causal: bool) -> Result<Arguments, Error> {
         let Buffers { parts, .. } = self.buffers;
         let maps = Arguments::new().map(&views::sequences(parts.qkv, QKV, self.shape).encode()?);
         if ATTENTION[form].blocks > 1 {
@@ -357,7 +354,8 @@ impl Call<'_> {
             ));
         }
         if ATTENTION[form].dealt {
-            let Dealing { row_tiles, key_tiles, share, longer, .. } = plan::dealing(chip, self.shape, &ATTENTION[form]);
+            let Dealing { row_tiles, key_tiles, share, longer } =
+                plan::dealing(launch.working as usize, self.shape, &ATTENTION[form]);
             let maps = maps.map(&views::sequences(self.att(), D, self.shape).encode()?);
             let dealing = [pair(self.shape.seq_len as u32, row_tiles), pair(key_tiles, share), pair(longer, 0)];
             let memory = [parts.flags, parts.shares];

@@ -105,12 +105,10 @@ pub(super) fn time(chip: Chip, shape: Shape) -> usize {
 fn form_time(chip: Chip, shape: Shape, form: &AttentionForm) -> usize {
     let blocks = blocks(shape, form);
     if form.dealt {
-        let Dealing { shares, share, longer, .. } = dealing(chip, shape, form);
+        let shares = shares(chip);
+        let Dealing { share, longer, .. } = dealing(shares, shape, form);
         let tiles = (share + longer.min(1)) as usize;
-        return ATTENTION_COST
-            + DEALT_COST
-            + tiles * DEALT_KEYS * form.cost / 1024
-            + blocks / shares as usize * form.start;
+        return ATTENTION_COST + DEALT_COST + tiles * DEALT_KEYS * form.cost / 1024 + blocks / shares * form.start;
     }
     if shape.causal {
         // The blocks with the most keys come first and the others, half as long in the mean, fill the gaps, but not wholly.
@@ -134,8 +132,6 @@ fn blocks(shape: Shape, form: &AttentionForm) -> usize {
 /// How the tiles of all units, each so many rows of a head and all of its keys, are dealt out.
 #[derive(Clone, Copy, Debug)]
 pub struct Dealing {
-    /// Blocks, one a multiprocessor.
-    pub shares: u32,
     /// Units of a head.
     pub row_tiles: u32,
     /// Tiles of a unit.
@@ -146,13 +142,17 @@ pub struct Dealing {
     pub longer: u32,
 }
 
-/// How a call's attention is dealt out.
+/// Blocks among which work is dealt out, one a multiprocessor.
+fn shares(chip: Chip) -> usize {
+    chip.sms.min(MOST_SHARES)
+}
+
+/// How a call's attention is dealt out among so many blocks.
 #[must_use]
-pub fn dealing(chip: Chip, shape: Shape, form: &AttentionForm) -> Dealing {
-    let (shares, key_tiles) = (chip.sms.min(MOST_SHARES), shape.seq_len.div_ceil(DEALT_KEYS));
+pub fn dealing(shares: usize, shape: Shape, form: &AttentionForm) -> Dealing {
+    let key_tiles = shape.seq_len.div_ceil(DEALT_KEYS);
     let tiles = blocks(shape, form) * key_tiles;
     Dealing {
-        shares: count(shares),
         row_tiles: count(shape.seq_len.div_ceil(64 * form.rows)),
         key_tiles: count(key_tiles),
         share: count(tiles / shares),
@@ -167,7 +167,7 @@ pub fn attention_in(chip: Chip, shape: Shape, form: usize) -> Launch {
     let (groups, heads) = (count(shape.seq_len.div_ceil(64 * rows)), count(HEADS));
     let batch = count(shape.batch);
     let working = match dealt {
-        true => dealing(chip, shape, &ATTENTION[form]).shares,
+        true => count(shares(chip)),
         false => count(blocks(shape, &ATTENTION[form])),
     };
     let grid = match (ATTENTION[form].blocks, shape.causal) {
