@@ -123,9 +123,7 @@ fn instances(file: &str, uses: &str) -> (String, Vec<Vec<String>>) {
     let arguments = |line: &str| line.split(", ").map(str::to_owned).collect();
     let used = |line: &str| {
         let rest = line.strip_prefix(uses)?;
-        let rest = ["_TRANSPOSED", "_PAIRS", "_SWAPPED"]
-            .iter()
-            .fold(rest, |rest, kind| rest.strip_prefix(kind).unwrap_or(rest));
+        let rest = ["_TRANSPOSED", "_SWAPPED"].iter().fold(rest, |rest, kind| rest.strip_prefix(kind).unwrap_or(rest));
         Some(arguments(rest.strip_prefix('(')?.strip_suffix(')')?))
     };
     (includes, text.lines().filter_map(used).collect())

@@ -123,7 +123,8 @@ mod tests {
         let floor_at = |seq| move |kernel| floor_us(kernel, seq, &h200).expect("a floor");
         let (floor, few) = (floor_at(1024), floor_at(8));
         assert!(
-            (floor("gemm_fc_128x192") - 4.9).abs() < 0.05 && floor("gemm_proj_64x192_k2") == floor("gemm_fc_128x192")
+            (floor("gemm_fc_128x192") - 4.9).abs() < 0.05
+                && floor("gemm_proj_104x64_swapped") == floor("gemm_fc_128x192")
         );
         assert_eq!(floor("qkv_attention_8"), floor("attention_3x1x2_f16") + floor("gemm_qkv_128x144"));
         assert_eq!(floor("attention_proj_packed_64"), floor("attention_3x1x2_f16") + floor("gemm_attn_proj_64x128"));
