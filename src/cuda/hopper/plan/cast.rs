@@ -32,6 +32,9 @@ const CAST_BESIDE_RATE: [usize; 3] = [240, 80, 55];
 /// Where attention casts so what is left, the most that an SM casts beside the QKV product: more makes that longer than it makes attention shorter. In whole
 /// rounds, as beside wide tiles all warps of an SM cast a chunk together (H100).
 const CAST_BESIDE_QKV: usize = 12;
+/// What a chunk that each SM casts beside its block of attention adds to that, in 0.01 us, likewise. To larger blocks it adds too little to choose QKV's tile
+/// by it (H100, 520 to 2112 rows).
+const CAST_BESIDE_COST: [usize; 3] = [32, 0, 0];
 /// Chunks that two SMs cast beside attention in clusters, where that and the QKV product get their share (H100, by 641 to 896 rows).
 const CAST_IN_CLUSTERS: usize = 11;
 
@@ -49,62 +52,58 @@ pub fn qkv_makes_room(launches: &[Launch]) -> bool {
 pub(super) const FEWEST_WORKERS: u32 = 16;
 
 /// The first three launches with the cast of all weights but what is left to the fourth (see [`casting_projection`]): what the SMs that the QKV
-/// product leaves idle and the blocks of attention can do in that time, they do; the rest is done before. The QKV product takes the tile with which all
+/// product leaves idle and the blocks of attention do in that time, they do; the rest is done before. The QKV product takes the tile with which all
 /// this would be over first without the fourth launch.
 pub(super) fn casting(chip: Chip, shape: Shape) -> [Launch; 3] {
     let attention = attention::attention(chip, shape);
-    let all = product::eligible(Gemm::Qkv, shape.rows(), false).map(|tile| Shares::new(chip, shape, tile, &attention));
+    let last = casting_projection(chip, shape.rows(), &attention).cast.start;
+    let all =
+        product::eligible(Gemm::Qkv, shape.rows(), false).map(|tile| Shares::new(chip, shape, tile, &attention, last));
     let best = all.min_by_key(|shares| shares.time);
-    best.unwrap_or_else(|| Shares::new(chip, shape, 0, &attention)).launches(chip, shape.rows())
+    best.unwrap_or_else(|| Shares::new(chip, shape, 0, &attention, last)).launches(chip, shape.rows(), attention, last)
 }
 
-/// How many chunks of the weights other than W_qkv are cast beside the QKV product and beside attention, at most.
+/// Who casts the chunks in front of the fourth launch's if the QKV product takes this form.
 struct Shares {
     qkv: Launch,
-    attention: Launch,
-    first: usize,
-    second: usize,
-    /// Whether attention casts only what is left; else both get their share.
-    qkv_first: bool,
-    /// Of the QKV product and what is cast before, in 0.01 us.
+    /// The first chunk that is cast beside the QKV product, and beside attention.
+    start: u32,
+    middle: u32,
+    /// Of the QKV product, of what is cast before, and what the rest of the cast adds to attention, in 0.01 us.
     time: usize,
 }
 
 impl Shares {
-    fn new(chip: Chip, shape: Shape, tile: usize, attention: &Launch) -> Self {
+    fn new(chip: Chip, shape: Shape, tile: usize, attention: &Launch, last: u32) -> Self {
         let (rows, form) = (shape.rows(), &tiles(Gemm::Qkv)[tile]);
         let (qkv, qkv_time) = (product_in(chip, Gemm::Qkv, tile, rows), product::time(chip, Gemm::Qkv, form, rows));
         let idle = idle_sms(chip.sms, &qkv);
-        let first = capacity(idle, qkv_time);
         let blocks = chip.sms.min(attention.working as usize);
-        let (first, second, qkv_first) = match casting_form(attention) {
-            Some(form) if form.blocks > 1 => (first, CAST_IN_CLUSTERS * blocks / 2, false),
+        // How many chunks are cast beside the QKV product and beside attention, at most; whether attention casts only what is left, else both get their share;
+        // and what each of its own costs.
+        let first = capacity(idle, qkv_time);
+        let (first, second, qkv_first, cost) = match casting_form(attention) {
+            Some(form) if form.blocks > 1 => (first, CAST_IN_CLUSTERS * blocks / 2, false, 0),
             Some(form) => {
                 let second = blocks * attention::time(chip, shape) * CAST_BESIDE_RATE[form.rows - 1] / 10_000;
-                (first.min(CAST_BESIDE_QKV * idle as usize), second, true)
+                (first.min(CAST_BESIDE_QKV * idle as usize), second, true, CAST_BESIDE_COST[form.rows - 1])
             }
-            None => (first, 0, false),
+            None => (first, 0, false, 0),
         };
-        let shares = Self { qkv, attention: attention.clone(), first, second, qkv_first, time: 0 };
-        let time = qkv_time + 10_000 * shares.before() / CAST_RATE_ALL;
-        Self { time, ..shares }
-    }
-
-    /// Chunks that are left over.
-    fn before(&self) -> usize {
-        ((CHUNKS - CHUNKS_QKV) as usize).saturating_sub(self.first + self.second)
-    }
-
-    fn launches(self, chip: Chip, rows: usize) -> [Launch; 3] {
-        let last = casting_projection(chip, rows, &self.attention).cast.start;
-        let start = CHUNKS_QKV + count(self.before()).saturating_sub(CHUNKS - last);
+        let before = ((CHUNKS - CHUNKS_QKV) as usize).saturating_sub(first + second);
+        let start = CHUNKS_QKV + count(before).saturating_sub(CHUNKS - last);
         let hidden = (last - start) as usize;
-        let middle = start
-            + count(match self.qkv_first {
-                true => hidden.min(self.first),
-                false => hidden * self.first / (self.first + self.second).max(1),
-            });
-        let mut launches = [cast_layernorm(rows, 0..start), self.qkv, self.attention];
+        let beside_qkv = match qkv_first {
+            true => hidden.min(first),
+            false => hidden * first / (first + second).max(1),
+        };
+        let time = qkv_time + 10_000 * before / CAST_RATE_ALL + cost * (hidden - beside_qkv) / blocks;
+        Self { qkv, start, middle: start + count(beside_qkv), time }
+    }
+
+    fn launches(self, chip: Chip, rows: usize, attention: Launch, last: u32) -> [Launch; 3] {
+        let Self { start, middle, .. } = self;
+        let mut launches = [cast_layernorm(rows, 0..start), self.qkv, attention];
         if middle > start {
             launches[1].grid[0] += idle_sms(chip.sms, &launches[1]);
             launches[1].cast = start..middle;
