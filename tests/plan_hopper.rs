@@ -220,11 +220,13 @@ fn every_row_is_computed() {
                     let blocks = match form.blocks {
                         1 if form.dealt => {
                             let shares = launch.grid[0];
-                            let Dealing { row_tiles, key_tiles, share, longer } =
-                                dealing(shares as usize, shape, &form);
-                            assert!(3 * row_tiles as usize >= groups && 2 * key_tiles as usize >= groups, "{what}");
+                            let Dealing { rows, key_tiles, share, longer } = dealing(shares as usize, shape, &form);
+                            let rows = rows as usize;
+                            assert!(rows == 64 * groups || rows == 192 * groups.div_ceil(3), "{what}");
+                            assert!(2 * key_tiles as usize >= groups, "{what}");
+                            assert!(groups > 1, "a unit has rows of two heads at most: {what}");
                             assert!(0 < share && longer < shares, "each has some: {what}");
-                            assert_eq!(shares * share + longer, heads as u32 * row_tiles * key_tiles, "{what}");
+                            assert_eq!(shares * share + longer, (heads * rows / 192) as u32 * key_tiles, "{what}");
                             assert_eq!(launch.grid, [sms as u32, 1, 1], "{what}");
                             sms
                         }

@@ -156,12 +156,16 @@ struct AttentionConsumer {
   }
 
   __device__ __forceinline__ void release(int stage) {
-    if (elect_one()) mbarrier_arrive(smem.empty(stage));
+    if (!elect_one()) return;
+    if (T::DEALT)
+      mbarrier_arrive_as(smem.empty(stage), work.users);
+    else
+      mbarrier_arrive(smem.empty(stage));
   }
   __device__ __forceinline__ Ring<T::STAGES> after(Ring<T::STAGES> ring) const {
 #pragma unroll
     for (int i = 0; i < T::KEY_GROUPS; i++) ring.advance();
-    if (T::BLOCKS > 1 && work.streams > 1) ring.advance();  // with more than two, a block has but one tile of each
+    if ((T::BLOCKS > 1 || T::DEALT) && work.streams > 1) ring.advance();  // with more than two, a block has but one tile of each
     return ring;
   }
   __device__ __forceinline__ void take_turn() {

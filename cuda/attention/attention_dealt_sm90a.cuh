@@ -29,41 +29,48 @@ struct DealtProducer {
   const DealtArgs& args;
   DealtShare share;
 
-  __device__ __forceinline__ void load_q(const AttentionWork& work, int g) const {
+  __device__ __forceinline__ void load_q(const AttentionWork& piece, int g) const {
+    const AttentionWork work = share.of_group(piece, g);
     mbarrier_expect(smem.q_full(g), 64 * 128);
-    load_rows<64, T::READ_ONCE>(smem.q() + g * 8192, qkv, work.head * HEAD_DIM, work.row + 64 * g, work.sequence, smem.q_full(g));
+    load_rows<64, T::READ_ONCE>(smem.q() + g * 8192, qkv, work.head * HEAD_DIM, work.row, work.sequence, smem.q_full(g));
   }
-  __device__ __forceinline__ void load_keys(const AttentionWork& work, uint32_t to, int matrix, int tile, uint32_t barrier) const {
+  __device__ __forceinline__ void load_keys(const AttentionWork& piece, int stream, int matrix, uint32_t to, uint32_t barrier) const {
+    asm volatile("" : "+r"(stream));  // else the heads of both are held, and spilled
+    const AttentionWork work = stream == 0 ? piece : DealtShare::next_head(piece);
     mbarrier_expect(barrier, T::KV_BYTES);
-    load_rows<T::KEYS, T::READ_ONCE>(to, qkv, matrix * D + work.head * HEAD_DIM, tile * T::KEYS, work.sequence, barrier);
+    load_rows<T::KEYS, T::READ_ONCE>(to, qkv, matrix * D + work.head * HEAD_DIM, work.tiles * T::KEYS, work.sequence, barrier);
   }
 
   __device__ __forceinline__ void run() const {
     Ring<T::STAGES> ring;
     uint32_t q_parity = 1;  // of a barrier that nobody has arrived at yet, the phase before has ended
-    const int end = share.end();
-    int at = share.start(), first = 0;  // of the last unit, if the block finishes it
-    while (at < end) {
-      const AttentionWork work = share.piece(at);
-      for (int tile = work.tiles - 1; tile >= work.first; tile--, ring.advance()) {
-        mbarrier_wait_or_fault(smem.empty(ring.stage), ring.parity ^ 1);
-        load_keys(work, smem.k(ring.stage), 1, tile, smem.k_full(ring.stage));
-        if (tile == work.tiles - 1) {
+    int at = share.start();
+    for (bool more = true; more;) {
+      AttentionWork work = share.piece(at);
+      at += work.tiles - work.first;
+      more = at < share.end();
+      bool begun = false;
+      while (--work.tiles >= work.first) {
 #pragma unroll 1
-          for (int g = 0; g < T::ROW_GROUPS; g++) {
-            mbarrier_wait_or_fault(smem.q_empty(g), q_parity);
-            load_q(work, g);
+        for (int stream = 0; stream < work.streams; stream++, ring.advance()) {
+          mbarrier_wait_or_fault(smem.empty(ring.stage), ring.parity ^ 1);
+          load_keys(work, stream, 1, smem.k(ring.stage), smem.k_full(ring.stage));
+          if (!begun) {
+#pragma unroll 1
+            for (int g = 0; g < T::ROW_GROUPS; g++) {
+              mbarrier_wait_or_fault(smem.q_empty(g), q_parity);
+              load_q(work, g);
+            }
+            // Behind the wait, so that the projection behind may rely on all weights that were cast before attention
+            pdl_launch();
+            begun = true;
           }
-          // Behind the wait, so that the projection behind may rely on all weights that were cast before attention
-          pdl_launch();
+          load_keys(work, stream, 2, smem.v(ring.stage), smem.v_full(ring.stage));
         }
-        load_keys(work, smem.v(ring.stage), 2, tile, smem.v_full(ring.stage));
       }
       q_parity ^= 1;
-      first = work.tiles == args.dealing.key_tiles ? work.first : 0;
-      at += work.tiles - work.first;
     }
-    const int parts = first > 0 ? share.parts(first) : 0;
+    const int parts = share.parts();
     for (int i = 1; i <= parts; i++) {
       unsigned* flag = args.flags + share.number + i;
       for (uint32_t tries = 0; load_acquire(flag) == 0;) bound<MOST_TRIES>(++tries);
@@ -82,6 +89,7 @@ struct DealtConsumer : AttentionConsumer<DealtTile> {
   __device__ __forceinline__ DealtConsumer(const DealtSmem& smem, const AttentionWork& work, int group, int warp, Ring<T::STAGES> ring)
       : AttentionConsumer(smem, work, group, warp) {
     now = ring;
+    if (work.stream > 0) now.advance();
     asm volatile("" : "+r"(tile));
   }
 
@@ -139,20 +147,22 @@ __device__ __forceinline__ void attend_dealt(const DealtSmem& smem, const CUtens
   uint32_t q_parity = 0;
 #pragma unroll 1
   while (true) {
-    AttentionWork work = share.piece(at);
-    work.row += 64 * group;
+    const AttentionWork work = share.of_group(share.piece(at), group);
     AttentionWork mine = work;
     mine.tiles -= work.first;
     DealtConsumer consumer(smem, mine, group, warp, ring);
     consumer.run(q_parity);
     consumer.release(consumer.now.stage);
-    consumer.now = ring = consumer.next;
+    // Behind the last tile of the last stream, from where on all groups go together
+    for (int i = mine.stream; i < mine.streams; i++) consumer.now.advance();
+    mine.users = 1;
+    ring = consumer.now;
     if (work.tiles < args.dealing.key_tiles) {
       consumer.leave(args.parts + static_cast<size_t>(share.number) * PART_BYTES);
       mbarrier_arrive(smem.parted());
     } else {
       if (work.first > 0)
-        for (int parts = share.parts(work.first); parts > 0; parts--) consumer.add_part();
+        for (int parts = share.parts(); parts > 0; parts--) consumer.add_part();
       store_output(consumer, att);
     }
     at += work.tiles - work.first;

@@ -1,5 +1,7 @@
 /* Attention whose work is dealt out evenly: every block, one a multiprocessor, gets as many tiles of keys as any other, one at most more or less. Units of 192
-   rows of a head would be 144 blocks at 2113 rows, of which 132 multiprocessors have no more than twelve to do in a second wave.
+   rows would be 136 blocks at 2113 rows, of which 132 multiprocessors have no more than four to do in a second wave.
+
+   A unit is three groups of 64 rows, of all groups of all heads, one head behind the other. Those of two heads read the keys of both, tile by tile in turn.
 
    The tiles of all units, one unit behind the other and each from its last keys down, are a line, of which a block's share is a piece. So a share begins in the
    midst of one unit and ends in the midst of another. Of a unit's parts the one with its beginning is finished by its block, which does that last; the others,
@@ -30,8 +32,8 @@ static_assert(PART_BYTES <= 2 * DealtTile::KV_BYTES, "a stage of the ring has ro
 
 struct Dealing {
   int seq_len;
-  int row_tiles, key_tiles;  // of a sequence: units of a head, tiles of a unit
-  int share, longer;         // tiles of a block; so many blocks have one more
+  int rows, key_tiles;  // of a head, in whole groups, and more than one; tiles of a unit
+  int share, longer;    // tiles of a block; so many blocks have one more
 };
 
 // What a block is to do: of a unit, the tiles of keys from `tiles` - 1 down to `first`
@@ -41,23 +43,44 @@ struct DealtShare {
   __device__ __forceinline__ int start_of(int share) const { return share * dealing.share + min(share, dealing.longer); }
   __device__ __forceinline__ int start() const { return start_of(number); }
   __device__ __forceinline__ int end() const { return start_of(number + 1); }
+  // From there on, the work of its first group
   __device__ __forceinline__ AttentionWork piece(int at) const {
-    const int unit = at / dealing.key_tiles, done = at - unit * dealing.key_tiles, head = unit / dealing.row_tiles;
+    const int unit = at / dealing.key_tiles, done = at - unit * dealing.key_tiles, row = unit * DealtTile::ROWS, head = row / dealing.rows;
     AttentionWork work;
     work.head = head % HEADS;
     work.sequence = head / HEADS;
-    work.row = (unit - head * dealing.row_tiles) * DealtTile::ROWS;
+    work.row = row - head * dealing.rows;
     work.seq_len = dealing.seq_len;
     work.tiles = dealing.key_tiles - done;
     work.first = max(0, work.tiles - (end() - at));
     work.stream = 0;
-    work.streams = 1;
+    work.streams = left(work) < DealtTile::ROW_GROUPS ? 2 : 1;
     return work;
   }
-  // Shares behind this one that have parts of its last unit, of which it leaves `first` tiles to them
-  __device__ __forceinline__ int parts(int first) const {
+  // Groups of its head from there on
+  __device__ __forceinline__ int left(const AttentionWork& work) const { return (dealing.rows - work.row) / 64; }
+  // The same of the next head
+  __device__ __forceinline__ static AttentionWork next_head(AttentionWork work) {
+    if (++work.head == HEADS) work.head = 0, work.sequence++;
+    return work;
+  }
+  // The work of another group
+  __device__ __forceinline__ AttentionWork of_group(AttentionWork work, int group) const {
+    const int own = left(work);
+    // A stage counts three groups: where it is read by two, the first of them counts as two, and where by one, that as three.
+    work.users = work.streams == 1 ? 1 : own == 1 ? 3 - group : group == 2 ? 3 : 2 - group;
+    work.row += 64 * group;
+    if (group < own) return work;
+    work.row -= dealing.rows;
+    work.stream = 1;
+    return next_head(work);
+  }
+  // Shares behind this one that have parts of the unit that it has the beginning, but not the end of
+  __device__ __forceinline__ int parts() const {
+    const int tiles = dealing.key_tiles, unit = (end() - 1) / tiles * tiles;
     int count = 0;
-    while (start_of(number + 1 + count) < end() + first) count++;
+    if (unit >= start())
+      while (start_of(number + 1 + count) < unit + tiles) count++;
     return count;
   }
 };

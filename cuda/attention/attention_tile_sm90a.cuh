@@ -77,6 +77,7 @@ struct AttentionWork {
   int seq_len;
   int first, tiles;     // its block's tiles of keys are first .. tiles - 1; every key group gets one, be it past the end: zeros, and no weight
   int stream, streams;  // a block that has rows of several heads loads the keys of each, tile by tile in turn
+  int users;            // DEALT: as how many of the block's groups it counts when it has read a stage
 };
 
 // Causal: blockIdx = (head, row tile from the last, sequence), so that the longest rows start first. Otherwise (row tile, head, sequence).

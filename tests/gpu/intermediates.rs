@@ -133,13 +133,16 @@ pub fn hopper_forms(arch: Arch) {
     }
     for causal in [false, true] {
         for form in attention_forms(causal) {
-            let rows = match ATTENTION[form] {
-                AttentionForm { dealt: true, .. } => UNDEALT_ROWS + 1,
-                _ => 420,
+            let shapes = match ATTENTION[form] {
+                // A last group of rows of one head and the first two of the next one, and the other way round
+                AttentionForm { dealt: true, .. } => vec![of(UNDEALT_ROWS + 65), Shape { batch: 20, ..of(107) }],
+                _ => vec![Shape { causal, ..of(420) }],
             };
-            run(Shape { causal, ..of(rows) }, &|shape, launch| {
-                matches!(launch.kernel, Kernel::Attention { .. }).then(|| attention_in(kernels.chip, shape, form))
-            });
+            for shape in shapes {
+                run(shape, &|shape, launch| {
+                    matches!(launch.kernel, Kernel::Attention { .. }).then(|| attention_in(kernels.chip, shape, form))
+                });
+            }
         }
     }
 }

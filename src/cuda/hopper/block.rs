@@ -354,10 +354,10 @@ impl Call<'_> {
             ));
         }
         if ATTENTION[form].dealt {
-            let Dealing { row_tiles, key_tiles, share, longer } =
+            let Dealing { rows, key_tiles, share, longer } =
                 plan::dealing(launch.working as usize, self.shape, &ATTENTION[form]);
             let maps = maps.map(&views::sequences(self.att(), D, self.shape).encode()?);
-            let dealing = [pair(self.shape.seq_len as u32, row_tiles), pair(key_tiles, share), pair(longer, 0)];
+            let dealing = [pair(self.shape.seq_len as u32, rows), pair(key_tiles, share), pair(longer, 0)];
             let memory = [parts.flags, parts.shares];
             return Ok(maps.words(&[&dealing[..], &memory, &self.cast(launch), &[self.longest_rows]].concat()));
         }

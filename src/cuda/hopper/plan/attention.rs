@@ -17,7 +17,7 @@ pub struct AttentionForm {
     /// Bytes of shared memory.
     pub shared: u32,
     /// Time of a block for 1024 keys in 0.01 us, and what it takes beside that, where it is not the first of its multiprocessor; dealt out, of a unit.
-    /// With these the fastest form is found for nearly all of 424 batches and lengths that were measured in every form (H100).
+    /// With these the fastest form is found for nearly all of 424 batches and lengths that were measured in every form (H100; dealt out: of 163, H200).
     cost: usize,
     start: usize,
     /// The longest sequence for which that holds, where attention is not causal. Beyond, clusters are faster, above all beside the cast (H100).
@@ -26,9 +26,9 @@ pub struct AttentionForm {
     pub dealt: bool,
 }
 
-/// Time of attention beside that of its blocks, in 0.01 us; and what more it takes if dealt out (H100).
+/// Time of attention beside that of its blocks, in 0.01 us (H100); and what more it takes if dealt out (H200).
 const ATTENTION_COST: usize = 250;
-const DEALT_COST: usize = 200;
+const DEALT_COST: usize = 100;
 /// Keys of a tile of dealt work.
 pub const DEALT_KEYS: usize = 128;
 /// The most blocks among which work is dealt out: the workspace has room for a flag and a part of each.
@@ -49,7 +49,7 @@ pub const ATTENTION: [AttentionForm; 5] = [
     AttentionForm::of(2, 1, 214_456, 860, 120),
     AttentionForm::of(3, 1, 222_672, 1100, 120),
     AttentionForm { blocks: 2, ..AttentionForm::of(3, 1, 184_808, 640, 200) },
-    AttentionForm { dealt: true, ..AttentionForm::of(3, 1, 222_736, 1010, 40) },
+    AttentionForm { dealt: true, ..AttentionForm::of(3, 1, 222_736, 1100, 20) },
 ];
 
 impl AttentionForm {
@@ -66,7 +66,8 @@ impl AttentionForm {
     /// Whether it can take such sequences.
     #[must_use]
     pub fn takes(&self, shape: Shape) -> bool {
-        !self.dealt || (UNDEALT_ROWS < shape.rows() && shape.rows() <= MOST_DEALT_ROWS)
+        let rows = shape.rows();
+        !self.dealt || (UNDEALT_ROWS < rows && rows <= MOST_DEALT_ROWS && shape.seq_len > 64)
     }
 
     fn suits(&self, shape: Shape) -> bool {
@@ -103,13 +104,12 @@ pub(super) fn time(chip: Chip, shape: Shape) -> usize {
 
 /// Time of attention in this form, in 0.01 us.
 fn form_time(chip: Chip, shape: Shape, form: &AttentionForm) -> usize {
-    let blocks = blocks(shape, form);
     if form.dealt {
-        let shares = shares(chip);
-        let Dealing { share, longer, .. } = dealing(shares, shape, form);
-        let tiles = (share + longer.min(1)) as usize;
-        return ATTENTION_COST + DEALT_COST + tiles * DEALT_KEYS * form.cost / 1024 + blocks / shares * form.start;
+        let dealing = dealing(shares(chip), shape, form);
+        let (tiles, units) = (dealing.most() as usize, dealing.share / dealing.key_tiles);
+        return ATTENTION_COST + DEALT_COST + tiles * DEALT_KEYS * form.cost / 1024 + units as usize * form.start;
     }
+    let blocks = blocks(shape, form);
     if shape.causal {
         // The blocks with the most keys come first and the others, half as long in the mean, fill the gaps, but not wholly.
         let of_keys = |keys: usize| keys * form.cost / 1024 + form.start;
@@ -129,11 +129,11 @@ fn blocks(shape: Shape, form: &AttentionForm) -> usize {
     }
 }
 
-/// How the tiles of all units, each so many rows of a head and all of its keys, are dealt out.
+/// How the tiles of all units, each so many rows and all keys of their heads, are dealt out.
 #[derive(Clone, Copy, Debug)]
 pub struct Dealing {
-    /// Units of a head.
-    pub row_tiles: u32,
+    /// Rows of a head, those that there are not included.
+    pub rows: u32,
     /// Tiles of a unit.
     pub key_tiles: u32,
     /// Tiles of a block.
@@ -142,22 +142,41 @@ pub struct Dealing {
     pub longer: u32,
 }
 
+impl Dealing {
+    /// With a head filled up to a multiple of so many rows.
+    fn of(filled_to: usize, shares: usize, shape: Shape, form: &AttentionForm) -> Self {
+        let (rows, key_tiles) = (shape.seq_len.next_multiple_of(filled_to), shape.seq_len.div_ceil(DEALT_KEYS));
+        let tiles = rows * HEADS * shape.batch / (64 * form.rows) * key_tiles;
+        Self {
+            rows: count(rows),
+            key_tiles: count(key_tiles),
+            share: count(tiles / shares),
+            longer: count(tiles % shares),
+        }
+    }
+
+    /// The most tiles that a block has.
+    fn most(&self) -> u32 {
+        self.share + self.longer.min(1)
+    }
+
+    /// Whether each block has whole units, so that none has to wait for what another does.
+    fn whole(&self) -> bool {
+        self.longer == 0 && self.share.is_multiple_of(self.key_tiles)
+    }
+}
+
 /// Blocks among which work is dealt out, one a multiprocessor.
 fn shares(chip: Chip) -> usize {
     chip.sms.min(MOST_SHARES)
 }
 
-/// How a call's attention is dealt out among so many blocks.
+/// How a call's attention is dealt out among so many blocks: units have rows of two heads where one ends within a unit, but not where all blocks have whole
+/// units without that, and a tile more at most (4096 rows: 1 to 2 us less, H200).
 #[must_use]
 pub fn dealing(shares: usize, shape: Shape, form: &AttentionForm) -> Dealing {
-    let key_tiles = shape.seq_len.div_ceil(DEALT_KEYS);
-    let tiles = blocks(shape, form) * key_tiles;
-    Dealing {
-        row_tiles: count(shape.seq_len.div_ceil(64 * form.rows)),
-        key_tiles: count(key_tiles),
-        share: count(tiles / shares),
-        longer: count(tiles % shares),
-    }
+    let [groups, units] = [64, 64 * form.rows].map(|rows| Dealing::of(rows, shares, shape, form));
+    if units.whole() && units.most() <= groups.most() + 1 { units } else { groups }
 }
 
 /// The launch of attention in this form.
