@@ -398,6 +398,28 @@ fn attention_has_few_enough_groups_where_clusters_take_them() {
     assert!(clusters > 0, "no plan has clusters");
 }
 
+/// Where attention's work is dealt out, a unit has rows of two heads rather than too few of one, unless blocks get whole ones without that.
+#[test]
+fn dealt_units_are_full_or_go_round() {
+    let form = *ATTENTION.iter().find(|form| form.dealt).expect("a form that deals work out");
+    let dealt = |sms: usize, batch: usize, seq_len: usize| {
+        let precision = SolvePrecision::Fast;
+        let shape = Shape { batch, seq_len, causal: false, prepared: true, precision, guarded: true };
+        form.takes(shape).then(|| dealing(sms, shape, &form))
+    };
+    for seq_len in 1..=5000 {
+        for (sms, batch) in SMS.into_iter().flat_map(|sms| [1, 2, 7, 100].map(|batch| (sms, batch))) {
+            let Some(Dealing { rows, key_tiles, share, longer }) = dealt(sms, batch, seq_len) else { continue };
+            let full = rows as usize == seq_len.next_multiple_of(64);
+            let whole = longer == 0 && share.is_multiple_of(key_tiles);
+            assert!(full || whole, "{batch} of {seq_len} on {sms}");
+        }
+    }
+    let rows = |batch, seq_len| dealt(132, batch, seq_len).map(|dealing| dealing.rows);
+    assert_eq!([rows(1, 2113), rows(1, 4096), rows(2, 2048), rows(3, 1000)], [2176, 4224, 2112, 1024].map(Some));
+    assert_eq!([rows(1, 2048), rows(100, 64)], [None; 2], "too few rows, and units of three heads");
+}
+
 /// Where the chip has no room for all heads and the cast, QKV and attention are two kernels.
 #[test]
 fn qkv_and_attention_are_one_kernel_where_its_clusters_fit() {
