@@ -32,7 +32,16 @@ const NVCC_FLAGS: [&str; 8] =
 fn main() {
     let root = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
     let out = PathBuf::from(variable("OUT_DIR"));
-    for name in ["NVCC", "CUDA_HOME", "CUDA_PATH", "PATH", "NVCC_CCBIN", "SOLVE_NO_CUDA", "SOLVE_CUDA_ARCHS"] {
+    for name in [
+        "NVCC",
+        "CUDA_HOME",
+        "CUDA_PATH",
+        "PATH",
+        "NVCC_CCBIN",
+        "NVCC_APPEND_FLAGS",
+        "SOLVE_NO_CUDA",
+        "SOLVE_CUDA_ARCHS",
+    ] {
         println!("cargo::rerun-if-env-changed={name}");
     }
     let mut watched = files_below(&root.join("src"));
@@ -83,8 +92,7 @@ impl Image {
         if self.ptx {
             arguments.push("-ptx".into());
         } else {
-            // Line numbers are for profilers; in PTX they would only slow the driver's translation down.
-            arguments.extend(["-cubin".into(), "-lineinfo".into()]);
+            arguments.push("-cubin".into());
         }
         arguments
     }
@@ -174,6 +182,8 @@ impl Nvcc {
         let mut command = Command::new(&self.path);
         command.current_dir(root).args(NVCC_FLAGS).args(image.target());
         command.arg("-MF").arg(&depfile).arg(&image.source);
+        // nvcc reads it itself: line numbers for a profiler are not in a usual build, whose library they would make two and a half times as large.
+        command.env("NVCC_APPEND_FLAGS", variable("NVCC_APPEND_FLAGS"));
         let line = format!("{command:?} # {:?}", self.version);
         if is_current(image, &depfile) && fs::read_to_string(&stamp).is_ok_and(|old| old == line) {
             return Ok(());
@@ -234,12 +244,13 @@ fn release_of(nvcc: &Path) -> Option<(u32, u32)> {
 fn images_table(images: &[Image]) -> String {
     let mut text = String::from("/// Every compiled file of cuda/.\npub static IMAGES: &[Image] = &[\n");
     for image in images {
-        let (stem, arch) = (image.stem(), image.arch.replacen("sm", "Sm", 1));
-        let _ = writeln!(
-            text,
-            "    Image {{ name: {stem:?}, arch: Arch::{arch}, ptx: {}, bytes: include_bytes!({:?}) }},",
-            image.ptx, image.output
-        );
+        let Image { arch, ptx, output, .. } = image;
+        let bytes = match ptx {
+            true => format!("concat!(include_str!({output:?}), \"\\0\").as_bytes()"),
+            false => format!("&Aligned(*include_bytes!({output:?})).0"),
+        };
+        let (stem, arch) = (image.stem(), arch.replacen("sm", "Sm", 1));
+        let _ = writeln!(text, "    Image {{ name: {stem:?}, arch: Arch::{arch}, ptx: {ptx}, bytes: {bytes} }},");
     }
     text + "];\n"
 }

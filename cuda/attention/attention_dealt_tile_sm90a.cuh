@@ -2,6 +2,7 @@
    rows would be 136 blocks at 2113 rows, of which 132 multiprocessors have no more than four to do in a second wave.
 
    A unit is three groups of 64 rows, of all groups of all heads, one head behind the other. Those of two heads read the keys of both, tile by tile in turn.
+   Where all blocks have whole units without that, each head is filled up to whole units instead (`dealing` in src/cuda/hopper/plan/attention.rs).
 
    The tiles of all units, one unit behind the other and each from its last keys down, are a line, of which a block's share is a piece. So a share begins in the
    midst of one unit and ends in the midst of another. Of a unit's parts the one with its beginning is finished by its block, which does that last; the others,

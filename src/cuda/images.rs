@@ -10,8 +10,12 @@ pub struct Image {
     pub arch: Arch,
     /// PTX text; otherwise a cubin.
     pub ptx: bool,
-    /// The file.
+    /// The file as the driver reads it: a cubin by aligned words, PTX up to a zero byte, which is the last one.
     pub bytes: &'static [u8],
 }
+
+#[repr(C, align(16))]
+#[allow(dead_code, reason = "a build without GPU code has no cubins")]
+struct Aligned<T>(T);
 
 include!(concat!(env!("OUT_DIR"), "/images.rs"));

@@ -21,12 +21,9 @@ impl Modules {
     /// Loads the architecture's files into the current context.
     pub fn load(arch: Arch, capability: (u32, u32)) -> Result<Self, Error> {
         let load = |image: &Image| {
-            // The driver reads PTX up to a zero byte, and a cubin as aligned words.
-            let mut bytes = image.bytes.to_vec();
-            bytes.push(0);
             let mut module = ptr::null_mut();
-            // SAFETY: a whole cubin, or PTX with its zero byte, alive during the call.
-            let result = unsafe { sys::cuModuleLoadData(&mut module, bytes.as_ptr().cast()) };
+            // SAFETY: a whole cubin, or PTX with its zero byte.
+            let result = unsafe { sys::cuModuleLoadData(&mut module, image.bytes.as_ptr().cast()) };
             check("cuModuleLoadData", result).map(|()| module)
         };
         Ok(Self { arch, modules: arch.images(capability).map(load).collect::<Result<_, _>>()? })

@@ -63,7 +63,7 @@ impl AttentionForm {
         self.keys == 1
     }
 
-    /// Whether it can take such sequences.
+    /// Whether it can take such sequences: dealt out, of more than 64 tokens, as a unit of shorter ones would have rows of three heads.
     #[must_use]
     pub fn takes(&self, shape: Shape) -> bool {
         let rows = shape.rows();

@@ -52,7 +52,7 @@ pub fn qkv_makes_room(launches: &[Launch]) -> bool {
 pub(super) const FEWEST_WORKERS: u32 = 16;
 
 /// The first three launches with the cast of all weights but what is left to the fourth (see [`casting_projection`]): what the SMs that the QKV
-/// product leaves idle and the blocks of attention do in that time, they do; the rest is done before. The QKV product takes the tile with which all
+/// product leaves idle and the blocks of attention can do in that time, they do; the rest is done before. The QKV product takes the tile with which all
 /// this would be over first without the fourth launch.
 pub(super) fn casting(chip: Chip, shape: Shape) -> [Launch; 3] {
     let attention = attention::attention(chip, shape);
@@ -61,6 +61,47 @@ pub(super) fn casting(chip: Chip, shape: Shape) -> [Launch; 3] {
         product::eligible(Gemm::Qkv, shape.rows(), false).map(|tile| Shares::new(chip, shape, tile, &attention, last));
     let best = all.min_by_key(|shares| shares.time);
     best.unwrap_or_else(|| Shares::new(chip, shape, 0, &attention, last)).launches(chip, shape.rows(), attention, last)
+}
+
+/// How many chunks the QKV product's idle SMs and attention can cast at most, and how they share what is to be hidden.
+struct Capacities {
+    beside_qkv: usize,
+    beside_attention: usize,
+    /// Whether attention casts only what is left; else both get their share.
+    qkv_first: bool,
+    /// What a chunk that each SM casts adds to attention, in 0.01 us.
+    cost: usize,
+}
+
+impl Capacities {
+    fn new(chip: Chip, shape: Shape, attention: &Launch, idle: u32, qkv_time: usize) -> Self {
+        let beside_qkv = capacity(idle, qkv_time);
+        let blocks = working_sms(chip, attention);
+        match casting_form(attention) {
+            Some(form) if form.blocks > 1 => {
+                Self { beside_qkv, beside_attention: CAST_IN_CLUSTERS * blocks / 2, qkv_first: false, cost: 0 }
+            }
+            Some(form) => Self {
+                beside_qkv: beside_qkv.min(CAST_BESIDE_QKV * idle as usize),
+                beside_attention: blocks * attention::time(chip, shape) * CAST_BESIDE_RATE[form.rows - 1] / 10_000,
+                qkv_first: true,
+                cost: CAST_BESIDE_COST[form.rows - 1],
+            },
+            None => Self { beside_qkv, beside_attention: 0, qkv_first: false, cost: 0 },
+        }
+    }
+
+    fn all(&self) -> usize {
+        self.beside_qkv + self.beside_attention
+    }
+
+    /// Of so many chunks, those beside the QKV product.
+    fn beside_qkv_of(&self, hidden: usize) -> usize {
+        match self.qkv_first {
+            true => hidden.min(self.beside_qkv),
+            false => hidden * self.beside_qkv / self.all().max(1),
+        }
+    }
 }
 
 /// Who casts the chunks in front of the fourth launch's if the QKV product takes this form.
@@ -77,27 +118,13 @@ impl Shares {
     fn new(chip: Chip, shape: Shape, tile: usize, attention: &Launch, last: u32) -> Self {
         let (rows, form) = (shape.rows(), &tiles(Gemm::Qkv)[tile]);
         let (qkv, qkv_time) = (product_in(chip, Gemm::Qkv, tile, rows), product::time(chip, Gemm::Qkv, form, rows));
-        let idle = idle_sms(chip.sms, &qkv);
-        let blocks = chip.sms.min(attention.working as usize);
-        // How many chunks are cast beside the QKV product and beside attention, at most; whether attention casts only what is left, else both get their share;
-        // and what each of its own costs.
-        let first = capacity(idle, qkv_time);
-        let (first, second, qkv_first, cost) = match casting_form(attention) {
-            Some(form) if form.blocks > 1 => (first, CAST_IN_CLUSTERS * blocks / 2, false, 0),
-            Some(form) => {
-                let second = blocks * attention::time(chip, shape) * CAST_BESIDE_RATE[form.rows - 1] / 10_000;
-                (first.min(CAST_BESIDE_QKV * idle as usize), second, true, CAST_BESIDE_COST[form.rows - 1])
-            }
-            None => (first, 0, false, 0),
-        };
-        let before = ((CHUNKS - CHUNKS_QKV) as usize).saturating_sub(first + second);
+        let capacities = Capacities::new(chip, shape, attention, idle_sms(chip.sms, &qkv), qkv_time);
+        let before = ((CHUNKS - CHUNKS_QKV) as usize).saturating_sub(capacities.all());
         let start = CHUNKS_QKV + count(before).saturating_sub(CHUNKS - last);
         let hidden = (last - start) as usize;
-        let beside_qkv = match qkv_first {
-            true => hidden.min(first),
-            false => hidden * first / (first + second).max(1),
-        };
-        let time = qkv_time + 10_000 * before / CAST_RATE_ALL + cost * (hidden - beside_qkv) / blocks;
+        let beside_qkv = capacities.beside_qkv_of(hidden);
+        let beside_attention = capacities.cost * (hidden - beside_qkv) / working_sms(chip, attention);
+        let time = qkv_time + 10_000 * before / CAST_RATE_ALL + beside_attention;
         Self { qkv, start, middle: start + count(beside_qkv), time }
     }
 
@@ -138,6 +165,11 @@ fn casting_form(attention: &Launch) -> Option<&'static AttentionForm> {
         Kernel::Attention { form, causal: false } => Some(&ATTENTION[form]),
         _ => None,
     }
+}
+
+/// SMs that attention works on.
+fn working_sms(chip: Chip, attention: &Launch) -> usize {
+    chip.sms.min(attention.working as usize)
 }
 
 /// SMs without a block in the last wave.

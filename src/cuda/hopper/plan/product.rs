@@ -231,7 +231,8 @@ pub(super) fn eligible(gemm: Gemm, rows: usize, prepared: bool) -> impl Iterator
 }
 
 /// Tiles of the right operand that a block may fetch before its predecessor has ended, where that did not write them: all that it has room for, where the
-/// chain is a sequence of short waits; where every multiprocessor has work, they come in the way of what is still being done. Measured on an H200, the threes on an H100.
+/// chain is a sequence of short waits; where every multiprocessor has work, they come in the way of what is still being done. Measured on an H200, the
+/// threes on an H100.
 #[must_use]
 pub fn early(rows: usize) -> u32 {
     match rows {
