@@ -49,7 +49,10 @@ fn hopper_names() -> Vec<String> {
     for weights in FewWeights::ALL {
         all.extend((0..FEW.len()).map(|tile| Kernel::Few { weights, tile }));
     }
-    all.into_iter().map(hopper::kernels::symbol).chain(["exact", "exact_quartered"].map(Into::into)).collect()
+    all.into_iter()
+        .map(hopper::kernels::symbol)
+        .chain(["exact", "exact_few", "exact_quartered"].map(Into::into))
+        .collect()
 }
 
 /// In a cubin as in PTX a kernel's name stands as it is, between bytes that belong to no name.

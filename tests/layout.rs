@@ -314,4 +314,7 @@ fn exact_forms(nvcc: &Path) {
         let equal: Vec<_> = equal.into_iter().chain(prepared).chain(arguments).collect();
         check(nvcc, header, &format!("#include <cstddef>\n#include \"exact/{header}.cuh\"\n"), &equal);
     }
+    let few = [("FEW_ROWS", exact::FEW_ROWS), ("FEW_THREADS", exact::FEW_THREADS as usize)]
+        .map(|(name, value)| (format!("exact90::{name}"), value));
+    check(nvcc, "exact_few", "#include \"exact/exact_few_plan_sm90a.cuh\"\n", &few);
 }

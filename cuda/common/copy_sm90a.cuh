@@ -10,6 +10,11 @@ __device__ __forceinline__ void copy_async_4(uint32_t to, const void* from) {
 }
 __device__ __forceinline__ void copy_async_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
+// 9.7.13.15.15 cp.async.mbarrier.arrive: this thread arrives when its copies so far have
+__device__ __forceinline__ void copy_async_arrive(uint32_t barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
 // Loads that stay where they are written: of what nobody writes while kernels run, in front of a wait
 __device__ __forceinline__ float load_input(const float* p) {
   float v;

@@ -122,8 +122,9 @@ __device__ __forceinline__ float gelu_exact(float x) {
 constexpr unsigned MOST_POLLS = 67108864;  // of what may take long
 
 /* All blocks meet. The word's top bit turns over each time and the other bits return to 0, so it is ready for the next
-   launch, of whatever grid. Only one thread of a block calls meet(), between two barriers of the block. */
+   launch, of whatever grid. Only one thread of a block calls meet(), or its two halves, between two barriers of the block. */
 struct GridBarrier {
+  static constexpr unsigned TOP = 0x80000000u;
   unsigned* word;
   unsigned top;     // the bit as it is now
   int rank, blocks;  // this block among those that meet
@@ -134,15 +135,20 @@ struct GridBarrier {
       : word(reinterpret_cast<unsigned*>(memory)), top(top), rank(rank), blocks(blocks) {}
 
   __device__ __forceinline__ void meet() {
+    arrive();
+    await();
+  }
+  __device__ __forceinline__ void arrive() const {
     const unsigned add = rank == 0 ? TOP - (blocks - 1) : 1;
     asm volatile("red.add.release.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(add) : "memory");  // PTX ISA 9.0, 9.7.13.8
+  }
+  __device__ __forceinline__ void await() {
     unsigned polls = 0;
     while ((look() & TOP) == top) bound<MOST_POLLS>(++polls);
     top ^= TOP;
   }
 
  private:
-  static constexpr unsigned TOP = 0x80000000u;
   __device__ __forceinline__ unsigned look() const {
     unsigned now;
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(word) : "memory");  // 9.7.9.8

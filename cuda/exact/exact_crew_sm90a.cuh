@@ -26,6 +26,11 @@ __device__ __forceinline__ unsigned or_ordered(unsigned* to, unsigned v) {
   asm volatile("atom.or.acq_rel.gpu.global.b32 %0, [%1], %2;" : "=r"(old) : "l"(to), "r"(v) : "memory");
   return old;
 }
+__device__ __forceinline__ unsigned xor_ordered(unsigned* to, unsigned v) {
+  unsigned old;
+  asm volatile("atom.xor.acq_rel.gpu.global.b32 %0, [%1], %2;" : "=r"(old) : "l"(to), "r"(v) : "memory");
+  return old;
+}
 
 // By one thread of each block that has found the alarms raised. The last block to have read all of this and the alarms
 // clears them for the next launch; a crew of size 0 means that this block leaves.

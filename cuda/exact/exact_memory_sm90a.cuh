@@ -26,6 +26,9 @@ constexpr int V_GAMMA1 = 0, V_BETA1 = V_GAMMA1 + D, V_GAMMA2 = V_BETA1 + D, V_BE
 constexpr size_t AT_VECTORS = 256, AT_QKV = AT_VECTORS + V_LENGTH * 4, AT_ATTN = AT_QKV + size_t{4} * D * QKV,
                  AT_FC = AT_ATTN + size_t{4} * D * D, AT_PROJ = AT_FC + size_t{4} * D * FFN,
                  AT_ROWS = AT_PROJ + size_t{4} * FFN * D;
+// Words where the blocks of a tile may meet, behind the one of the grid barrier; 0 before the first launch. Each of its kernels has bits of its own.
+constexpr int AT_TILES = 128, TILE_WORDS = 32;
+static_assert(AT_TILES + 4 * TILE_WORDS <= AT_VECTORS, "in front of the vectors");
 constexpr int PARTIAL_ROWS = 4096;  // splits of K times rows may be this many, or splits 1
 constexpr size_t ROW_BYTES = D * 4;
 constexpr size_t EXACT_FIXED = AT_ROWS + PARTIAL_ROWS * ROW_BYTES;

@@ -8,9 +8,6 @@
 namespace exact90 {
 
 constexpr int QUARTERS = 4;
-// Words of memory where the blocks of a tile may meet, behind the one of the grid barrier; 0 before the first launch
-constexpr int AT_TILES = 128, TILE_WORDS = 32;
-static_assert(AT_TILES + 4 * TILE_WORDS <= AT_VECTORS, "in front of the vectors");
 
 // How the blocks of a tile meet behind the product: as all do at the end of a stage
 template <class Enter, class Leave>

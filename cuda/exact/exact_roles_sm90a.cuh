@@ -188,15 +188,6 @@ __device__ __forceinline__ void init_barriers(uint32_t shared) {
   fence_mbarrier_init();
 }
 
-// They run or have ended, because this kernel starts only when their blocks have let it. One thread of a block asks:
-// all of the grid at one word would wait for one another.
-__device__ __forceinline__ void await_watchers(const ExactArgs& args) {
-  unsigned polls = 0;
-  if (threadIdx.x == 0)
-    while (load_acquire(args.alarms + ALARMS_WATCHED) % WATCHED_LOUD != args.watchers) bound<MOST_POLLS>(++polls);
-  __syncthreads();
-}
-
 // The roles begin.
 template <class Supply, class Consume>
 __device__ __forceinline__ void compute(uint32_t shared, Supply supply, Consume consume) {

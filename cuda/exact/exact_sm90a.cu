@@ -9,7 +9,7 @@
      x1 = x + parts + b_attn, h = LN2(x1)      f = gelu(h W_fc + b_fc)      parts = f W_proj      output = x1 + parts + b_proj
 
    x may be output: only the last stage writes there. The same bits come out every time: sums have a fixed order. */
-#include "exact/exact_few_sm90a.cuh"
+#include "exact/exact_begin_sm90a.cuh"
 #include "exact/exact_roles_sm90a.cuh"
 
 namespace exact90 {
@@ -80,39 +80,15 @@ __device__ __forceinline__ void consume(const ExactArgs& args, uint32_t shared, 
 
 extern "C" __global__ void __launch_bounds__(exact90::THREADS, 1) exact(const ExactArgs args) {
   using namespace exact90;
-  if (args.watchers == WATCHERS_UNKNOWN) pdl_wait();
-  if (args.watchers > 0) await_watchers(args);
-  const bool quiet = args.rule != RULE_EXACT && !any_raised(args.alarms);
-  pdl_wait();  // in any case: a graph ends with this kernel, and must not before the one in front of it
-  if (quiet) asm volatile("exit;");  // usually all; as an exit it is worth 0.35 us of the chain at 1024 rows on an H200
-  bool raised;
-  if (args.phases & EXACT_FORWARD && !must_rescue(args.alarms, args.rule, raised)) {
-    // Without alarms the fast result stands, too: no matter who reads them before or after this.
-    if (raised && !args.keep_alarms && blockIdx.x == 0 && threadIdx.x < ALARMS) args.alarms[threadIdx.x] = 0;
-    return;
-  }
-  __syncthreads();  // everybody has read the alarms, which the last block to gather clears
-  if (threadIdx.x == 0) crew = args.rule == RULE_EXACT ? Crew{static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x)} : gather(args);
-  __syncthreads();
-  if (crew.size == 0) return;
+  if (!join_crew(args)) return;
   const uint32_t shared = (smem_address(dynamic_shared) + 1023) & ~1023u;
-  float* from_shared = reinterpret_cast<float*>(dynamic_shared + (shared - smem_address(dynamic_shared)));
-  float* reduce = from_shared + S_REDUCE / 4;
+  float* reduce = reinterpret_cast<float*>(dynamic_shared + (shared + S_REDUCE - smem_address(dynamic_shared)));
   if (!(args.phases & EXACT_FORWARD)) {
     if (threadIdx.x < CONSUMERS) {
       if (crew.rank < SLABS) fetch_slab(args, crew.rank, shared + S_RING);
       copy_vectors<true>(args);
       split_slabs<true>(args, shared, reduce, crew.rank, crew.size, SLABS);
     }
-    return;
-  }
-  if (args.rows <= FEW_ROWS) {
-    if (args.rows <= 1)
-      few_rows<1>(args, from_shared);
-    else if (args.rows <= 4)
-      few_rows<4>(args, from_shared);
-    else
-      few_rows<FEW_ROWS>(args, from_shared);
     return;
   }
   // As a call it would spill.

@@ -28,6 +28,14 @@ pub struct Form {
     pub gathers: bool,
 }
 
+/// Rows up to which Hopper has a kernel that needs no images of the weights (cuda/exact/exact_few_sm90a.cuh), and up to which it is the faster way where
+/// a handle has them already; measured on an H200.
+pub const FEW_ROWS: usize = 64;
+const FEW_PREPARED_ROWS: usize = 48;
+
+/// Threads of a block of that kernel.
+pub const FEW_THREADS: u32 = 512;
+
 /// Whether so many SMs have one tile each of QKV and of FC and a quarter of one of proj: the only way of cutting products that
 /// cuda/exact/exact_quartered_sm90a.cu knows. As `Cut` and `cut_of` cut them in cuda/exact/.
 #[must_use]
@@ -66,6 +74,8 @@ pub fn form(arch: Arch) -> Form {
 #[derive(Clone, Copy)]
 pub struct Kernel {
     function: Function,
+    /// That of up to [`FEW_ROWS`], on Hopper.
+    few: Option<Function>,
     /// That of [`quartered`], on Hopper.
     quartered: Option<Function>,
     form: Form,
@@ -158,8 +168,9 @@ impl Kernel {
     pub fn load(modules: &Modules, arch: Arch) -> Result<Self, Error> {
         let form = form(arch);
         let function = |name| modules.function(name, form.shared);
-        let quartered = (arch == Arch::Sm90a).then(|| function("exact_quartered")).transpose()?;
-        Ok(Self { function: function("exact")?, quartered, form })
+        let on_hopper = |name| (arch == Arch::Sm90a).then(|| function(name)).transpose();
+        let (few, quartered) = (on_hopper("exact_few")?, on_hopper("exact_quartered")?);
+        Ok(Self { function: function("exact")?, few, quartered, form })
     }
 
     /// Brings the weights of `buffers` into their workspace, for later calls.
@@ -206,12 +217,17 @@ impl Kernel {
             pair(watchers, sms as u32),
         ];
         let words = [x, output, weights, parts.exact, parts.alarms];
+        let few = match phases {
+            Phases::Cast => None,
+            Phases::Forward => self.few.filter(|_| buffers.rows <= FEW_PREPARED_ROWS),
+            Phases::Both => self.few.filter(|_| buffers.rows <= FEW_ROWS),
+        };
         let quartered = self.quartered.filter(|_| phases != Phases::Cast && rule == 0 && quartered(sms, buffers.rows));
         Step {
             what: "launch of the exact block",
-            function: quartered.unwrap_or(self.function),
+            function: few.or(quartered).unwrap_or(self.function),
             grid: [blocks as u32, 1, 1],
-            threads: self.form.threads,
+            threads: if few.is_some() { FEW_THREADS } else { self.form.threads },
             shared: self.form.shared,
             edge: if behind == Behind::Anything { Edge::Full } else { Edge::Programmatic },
             cooperative: !gathers,

@@ -1,0 +1,120 @@
+/* The left operands of the exact block of few rows: copied, or normalized, into shared memory; and attention. */
+#pragma once
+
+#include "common/copy_sm90a.cuh"
+#include "common/reduce.cuh"
+#include "exact/exact_few_plan_sm90a.cuh"
+
+namespace exact90 {
+
+// a = D columns of `rows` rows that lie `pitch` apart, by the copies of each thread
+__device__ __forceinline__ void bring_rows(const float* from, int pitch, float* a, int rows) {
+  constexpr int QUADS = D / 4, ROWS = THREADS / QUADS;  // at a time
+  static_assert(THREADS % QUADS == 0, "whole rows");
+  int row = thread_index() / QUADS;
+  const int column = thread_index() % QUADS * 4;
+  uint32_t to = smem_address(a + row * A_PITCH + column);
+  from += row * pitch + column;
+#pragma unroll 4
+  for (; row < rows; row += ROWS, from += ROWS * pitch, to += ROWS * A_PITCH * 4) copy_async_16(to, from);
+}
+__device__ __forceinline__ void bring_norm(const float* from, float* norm) {
+#pragma unroll
+  for (int i = 0; i < 2 * D; i += THREADS) copy_async_4(smem_address(norm + i + thread_index()), from + i + thread_index());
+}
+
+// One warp a row: a = LN(from) gamma + beta; `norm` has gamma, and beta behind it, after meanwhile(), which is called when the first loads have left.
+template <class Meanwhile>
+__device__ __forceinline__ void few_norm(const float* from, const float* norm, float* a, int rows, Meanwhile meanwhile) {
+  constexpr int QUADS = D / 128;
+  const int lane = thread_index() % 32;
+  int row = thread_index() / 32;
+  const auto quad = [&](const float* p, int i) { return *reinterpret_cast<const float4*>(p + 128 * i + 4 * lane); };
+  float4 next[QUADS] = {};
+  const auto fetch = [&] {
+#pragma unroll
+    for (int i = 0; i < QUADS; i++) next[i] = load_4(from + row * D + 128 * i + 4 * lane);
+  };
+  if (row < rows) fetch();
+  meanwhile();
+#pragma unroll 1
+  while (row < rows) {
+    float* const to = a + row * A_PITCH;
+    float4 v[QUADS];
+#pragma unroll
+    for (int i = 0; i < QUADS; i++) v[i] = next[i];
+    if ((row += FEW_WARPS) < rows) fetch();
+    float sum = 0.f, squares = 0.f;
+#pragma unroll
+    for (int i = 0; i < QUADS; i++) sum += (v[i].x + v[i].y) + (v[i].z + v[i].w);
+    const float mean = warp_sum(sum) * (1.f / D);
+#pragma unroll
+    for (int i = 0; i < QUADS; i++) {
+      v[i] = make_float4(v[i].x - mean, v[i].y - mean, v[i].z - mean, v[i].w - mean);
+      squares += fmaf(v[i].x, v[i].x, v[i].y * v[i].y) + fmaf(v[i].z, v[i].z, v[i].w * v[i].w);
+    }
+    const float variance = warp_sum(squares) * (1.f / D) + LN_EPS, about = rsqrtf(variance);
+    const float rstd = about * fmaf(-0.5f * variance * about, about, 1.5f);  // Newton
+#pragma unroll
+    for (int i = 0; i < QUADS; i++) {
+      const float4 g = quad(norm, i), b = quad(norm + D, i);
+      *reinterpret_cast<float4*>(to + 128 * i + 4 * lane) =
+          make_float4(fmaf(v[i].x * rstd, g.x, b.x), fmaf(v[i].y * rstd, g.y, b.y), fmaf(v[i].z * rstd, g.z, b.z), fmaf(v[i].w * rstd, g.w, b.w));
+    }
+  }
+}
+
+// One warp a row and head, two lanes a key of 16 at a time; of Q, K, V and the result a lane has two columns.
+__device__ __forceinline__ void few_attention(const float* qkv, float* att, const ExactArgs& args) {
+  constexpr int KEYS = 16;
+  const int lane = thread_index() % 32;
+  const auto pair = [](const float* p) { return __ldcg(reinterpret_cast<const float2*>(p)); };
+#pragma unroll 1
+  for (int i = thread_index() / 32 * crew.size + crew.rank; i < args.rows * HEADS; i += crew.size * FEW_WARPS) {
+    const int row = i / HEADS, column = i % HEADS * HEAD_DIM + 2 * lane, begin = row / args.seq_len * args.seq_len;
+    const int keys = args.causal ? row - begin + 1 : min(args.seq_len, args.rows - begin);
+    const float2 q = pair(qkv + row * QKV + column);
+    float most = -INFINITY, sum = 0.f, x = 0.f, y = 0.f;
+#pragma unroll 1
+    for (int first = 0; first < keys; first += KEYS) {
+      float2 v[KEYS];
+      float s[KEYS];
+#pragma unroll
+      for (int j = 0; j < KEYS; j++) {
+        const float* const key = qkv + (begin + min(first + j, keys - 1)) * QKV + D + column;
+        const float2 k = pair(key);
+        v[j] = pair(key + D);
+        s[j] = fmaf(q.x, k.x, q.y * k.y);
+      }
+      // Each step halves how many sums a lane has a part of.
+#pragma unroll
+      for (int step = 1; 1 << step <= KEYS; step++) {
+        const int n = KEYS >> step;
+        const bool upper = lane & 2 * n;
+#pragma unroll
+        for (int j = 0; j < KEYS / 2; j++) {
+          if (j >= n) continue;
+          const float other = __shfl_xor_sync(~0u, upper ? s[j] : s[j + n], 2 * n);
+          s[j] = (upper ? s[j + n] : s[j]) + other;
+        }
+      }
+      const float all = s[0] + __shfl_xor_sync(~0u, s[0], 1), score = first + lane / 2 < keys ? all * 0.125f : -INFINITY;
+      float top = fmaxf(most, score);
+#pragma unroll
+      for (int lanes = 16; lanes >= 2; lanes /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, lanes));
+      const float p = expf(score - top), scale = expf(most - top);
+      most = top, sum = fmaf(sum, scale, p), x *= scale, y *= scale;
+#pragma unroll
+      for (int j = 0; j < KEYS; j++) {
+        const float share = __shfl_sync(~0u, p, 2 * j);
+        x = fmaf(share, v[j].x, x), y = fmaf(share, v[j].y, y);
+      }
+    }
+#pragma unroll
+    for (int lanes = 16; lanes >= 2; lanes /= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
+    const float scale = 1.f / sum;
+    __stcg(reinterpret_cast<float2*>(att + row * D + column), make_float2(x * scale, y * scale));
+  }
+}
+
+}  // namespace exact90

@@ -1,0 +1,11 @@
+/* The exact block of up to FEW_ROWS rows on Hopper, in every precision: exact_few_sm90a.cuh. Grid as of exact_sm90a.cu, which prepares the weights for this
+   one, too. */
+#include "exact/exact_begin_sm90a.cuh"
+#include "exact/exact_few_sm90a.cuh"
+
+extern "C" __global__ void __launch_bounds__(exact90::FEW_THREADS, 1) exact_few(const ExactArgs args) {
+  using namespace exact90;
+  if (!join_crew(args)) return;
+  const uint32_t shared = (smem_address(dynamic_shared) + 1023) & ~1023u;
+  few_block(args, {reinterpret_cast<float*>(dynamic_shared + (shared - smem_address(dynamic_shared)))});
+}
