@@ -168,7 +168,8 @@ def parse_args():
     parser.add_argument("library", help="path of libsolve.so")
     parser.add_argument("--seq", type=numbers, default=[1, 16, 64, 128, 256, 512, 1024, 2048, 4096])
     parser.add_argument("--compile", type=numbers, default=[], help="lengths at which to try torch.compile too (minutes each)")
-    parser.add_argument("--precision", nargs="*", default=["exact", "auto"], help="time solve() in these precisions beside fast")
+    others = ["exact", "auto"]
+    parser.add_argument("--precision", nargs="*", choices=others, default=others, help="time solve() in these precisions beside fast")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", metavar="FILE")
     return parser.parse_args()
