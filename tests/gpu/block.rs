@@ -7,7 +7,7 @@ use solve::cuda::prepared::Prepared;
 use solve::cuda::solve::{solve_from_host, solve_in_place};
 use solve::dims::D;
 use solve::options::{BlockOptions, Stream};
-use solve::precision::SolvePrecision::Fast;
+use solve::precision::SolvePrecision::{Exact, Fast};
 use solve::span::{Span, Tokens};
 use solve::weights::{W_QKV, WEIGHTS_LEN};
 
@@ -64,7 +64,7 @@ pub fn flat_rows(arch: Arch) {
     }
 }
 
-/// Every 4-byte alignment of each buffer, in place and not; lengths of different kernels.
+/// Every 4-byte alignment of each buffer, in place and not, in fast and exact; lengths of different kernels.
 pub fn misaligned(arch: Arch) {
     let host_weights = weights(12);
     for seq_len in [1, 6, 13, 29, 37] {
@@ -72,15 +72,21 @@ pub fn misaligned(arch: Arch) {
         let wanted = reference(&host_x, &host_weights, 1, seq_len, false);
         for (x_off, output_off, weights_off) in [(4, 0, 0), (0, 8, 0), (0, 0, 12), (12, 4, 8), (8, 8, 4)] {
             let weights = Memory::new(Kind::Device, WEIGHTS_LEN, weights_off).with(&host_weights);
-            let x = Memory::new(Kind::Device, seq_len * D, x_off).with(&host_x);
-            let output = Memory::new(Kind::Device, seq_len * D, output_off);
-            let what = format!("{seq_len} tokens, offsets {x_off}, {output_off}, {weights_off}");
-            solve_in_place(device(arch), &tokens(&x, &output, 1, seq_len), &weight_span(&weights), Fast).expect(&what);
-            check_block(&output.read(), &wanted, &what);
-            output.check_guards();
-            solve_in_place(device(arch), &tokens(&x, &x, 1, seq_len), &weight_span(&weights), Fast).expect(&what);
-            check_block(&x.read(), &wanted, &what);
-            x.check_guards();
+            for precision in [Fast, Exact] {
+                let x = Memory::new(Kind::Device, seq_len * D, x_off).with(&host_x);
+                let output = Memory::new(Kind::Device, seq_len * D, output_off);
+                let what = format!("{precision:?}, {seq_len} tokens, offsets {x_off}, {output_off}, {weights_off}");
+                let solve = |to| {
+                    let tokens = tokens(&x, to, 1, seq_len);
+                    solve_in_place(device(arch), &tokens, &weight_span(&weights), precision).expect(&what);
+                };
+                solve(&output);
+                check_block(&output.read(), &wanted, &what);
+                output.check_guards();
+                solve(&x);
+                check_block(&x.read(), &wanted, &what);
+                x.check_guards();
+            }
         }
     }
 }
