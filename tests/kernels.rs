@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use solve::cuda::arch::Arch;
+use solve::cuda::exact_chain;
 use solve::cuda::hopper;
 use solve::cuda::images::IMAGES;
 use solve::cuda::portable;
@@ -52,6 +53,7 @@ fn hopper_names() -> Vec<String> {
     all.into_iter()
         .map(hopper::kernels::symbol)
         .chain(["exact", "exact_few", "exact_quartered"].map(Into::into))
+        .chain(exact_chain::Kernel::all().map(exact_chain::Kernel::symbol))
         .collect()
 }
 

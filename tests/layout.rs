@@ -8,6 +8,7 @@ use std::process::Command;
 use libtest_mimic::{Arguments, Completion, Trial};
 use solve::cuda::arch::Arch;
 use solve::cuda::exact;
+use solve::cuda::exact_chain;
 use solve::cuda::hopper::plan::{
     ATTENTION, ATTENTION_PROJ, Chip, DEALT_KEYS, Gemm, Launch, PART_BYTES, attention_forms, direct, product,
     qkv_attention, shared,
@@ -281,6 +282,27 @@ fn hopper_attention(nvcc: &Path) {
     check(nvcc, "attention_proj", "#include \"gemm/attention_proj_direct_sm90a.cuh\"\n", &together);
 }
 
+/// What each product of the exact chain has for a block.
+fn exact_chain(nvcc: &Path) {
+    let mut equal = vec![
+        ("NORM_THREADS".to_owned(), exact_chain::NORM.0 as usize),
+        ("NORM_THREADS / 32".to_owned(), exact_chain::NORM.1),
+        ("ChainAttention::THREADS".to_owned(), exact_chain::ATTENTION.0 as usize),
+        ("ChainAttention::ROWS".to_owned(), exact_chain::ATTENTION.1),
+        ("ChainAttention::SHARED_BYTES".to_owned(), exact_chain::ATTENTION.2 as usize),
+    ];
+    for gemm in Gemm::ALL {
+        for tile in exact_chain::TILES[gemm as usize] {
+            let (n, k) = (gemm.columns(), gemm.depth());
+            let shape = format!("ChainShape<{n}, {k}, {}, {}, {}>", tile.warpgroups, tile.columns, tile.splits);
+            equal.push((format!("{shape}::THREADS"), exact_chain::PRODUCT_THREADS as usize));
+            equal.push((format!("{shape}::SHARED_BYTES"), tile.shared as usize));
+        }
+    }
+    let headers = ["norm", "attention", "product"].map(|part| format!("#include \"exact/chain_{part}_sm90a.cuh\"\n"));
+    check(nvcc, "exact_chain", &format!("{}using namespace exact90;\n", headers.concat()), &equal);
+}
+
 fn exact_forms(nvcc: &Path) {
     for arch in Arch::ALL {
         let form = exact::form(arch);
@@ -317,4 +339,5 @@ fn exact_forms(nvcc: &Path) {
     let few = [("FEW_ROWS", exact::FEW_ROWS), ("FEW_THREADS", exact::FEW_THREADS as usize)]
         .map(|(name, value)| (format!("exact90::{name}"), value));
     check(nvcc, "exact_few", "#include \"exact/exact_few_plan_sm90a.cuh\"\n", &few);
+    exact_chain(nvcc);
 }

@@ -24,6 +24,7 @@ fn plans() -> impl Iterator<Item = (Arch, Shape, Plan)> {
             prepared,
             precision: SolvePrecision::Fast,
             guarded: true,
+            rescued: false,
         })
     });
     shapes.flat_map(|shape| {
@@ -88,7 +89,8 @@ fn every_launch_is_one_that_a_gpu_accepts() {
 fn a_large_product_fills_the_gpu_and_a_small_one_uses_low_tiles() {
     let launch_of = |arch, sms, seq_len, stage| {
         let precision = SolvePrecision::Fast;
-        let shape = Shape { batch: 1, seq_len, causal: false, prepared: false, precision, guarded: true };
+        let shape =
+            Shape { batch: 1, seq_len, causal: false, prepared: false, precision, guarded: true, rescued: false };
         let plan = plan::forward(arch, sms, shape);
         let launch = plan.iter().find(|launch| launch.stage == stage).expect("every stage");
         match launch.kernel {

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use solve::cuda::block::Shape;
 use solve::cuda::exact;
+use solve::cuda::exact_chain;
 use solve::cuda::hopper::plan::{
     ATTENTION, ATTENTION_PROJ, CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, Chip, DIRECT_ROWS, Dealing, FEW, FEW_ROWS, FewWeights,
     Gemm, Kernel, Launch, SHARED_ROWS, attention_forms, dealing, direct, forward, prepare, product, qkv_attention,
@@ -31,7 +32,15 @@ fn plans() -> impl Iterator<Item = (usize, Shape, Vec<Launch>)> {
     let shapes = sizes.flat_map(|seq_len| {
         let kinds = [(1, false, false), (1, true, true), (3, true, false), (9, true, false), (2, false, true)];
         let precision = SolvePrecision::Fast;
-        kinds.map(|(batch, causal, prepared)| Shape { batch, seq_len, causal, prepared, precision, guarded: true })
+        kinds.map(|(batch, causal, prepared)| Shape {
+            batch,
+            seq_len,
+            causal,
+            prepared,
+            precision,
+            guarded: true,
+            rescued: false,
+        })
     });
     shapes.flat_map(|shape| SMS.map(|sms| (sms, shape, forward(chip(sms), shape, true))))
 }
@@ -165,7 +174,11 @@ fn w_qkv_makes_room_for_what_is_cast_when_it_is_dead() {
     }
     let h200 = |seq_len| {
         let precision = SolvePrecision::Fast;
-        forward(chip(132), Shape { batch: 1, seq_len, causal: false, prepared: false, precision, guarded: true }, true)
+        forward(
+            chip(132),
+            Shape { batch: 1, seq_len, causal: false, prepared: false, precision, guarded: true, rescued: false },
+            true,
+        )
     };
     assert!([257, 512, 1024, 2048].into_iter().all(|rows| qkv_makes_room(&h200(rows))));
     assert!([128, 256].into_iter().all(|rows| !qkv_makes_room(&h200(rows))), "it is not cast");
@@ -333,7 +346,7 @@ fn every_form_is_chosen_somewhere() {
         for sms in 78..=144 {
             for (prepared, causal) in [(false, false), (true, false), (true, true)] {
                 let precision = SolvePrecision::Fast;
-                let shape = Shape { batch: 1, seq_len, causal, prepared, precision, guarded: true };
+                let shape = Shape { batch: 1, seq_len, causal, prepared, precision, guarded: true, rescued: false };
                 let launches = forward(chip(sms), shape, (seq_len + sms) % 2 == 0);
                 chosen.extend(launches.into_iter().map(|launch| launch.kernel));
             }
@@ -371,6 +384,7 @@ fn attention_has_few_enough_groups_where_clusters_take_them() {
             prepared,
             precision: SolvePrecision::Fast,
             guarded: true,
+            rescued: false,
         };
         [shape(false), shape(true)]
             .into_iter()
@@ -404,7 +418,7 @@ fn dealt_units_are_full_or_go_round() {
     let form = *ATTENTION.iter().find(|form| form.dealt).expect("a form that deals work out");
     let dealt = |sms: usize, batch: usize, seq_len: usize| {
         let precision = SolvePrecision::Fast;
-        let shape = Shape { batch, seq_len, causal: false, prepared: true, precision, guarded: true };
+        let shape = Shape { batch, seq_len, causal: false, prepared: true, precision, guarded: true, rescued: false };
         form.takes(shape).then(|| dealing(sms, shape, &form))
     };
     for seq_len in 1..=5000 {
@@ -425,7 +439,7 @@ fn dealt_units_are_full_or_go_round() {
 fn qkv_and_attention_are_one_kernel_where_its_clusters_fit() {
     let together = |heads: [usize; 3], seq_len: usize, batch: usize, prepared: bool| {
         let precision = SolvePrecision::Fast;
-        let shape = Shape { batch, seq_len, causal: false, prepared, precision, guarded: true };
+        let shape = Shape { batch, seq_len, causal: false, prepared, precision, guarded: true, rescued: false };
         let plan = forward(Chip { heads, ..chip(132) }, shape, true);
         plan.iter().any(|launch| matches!(launch.kernel, Kernel::QkvAttention { .. }))
     };
@@ -435,6 +449,32 @@ fn qkv_and_attention_are_one_kernel_where_its_clusters_fit() {
         assert!(!together([15, 14, 14], rows, 1, false) && !together(enough, rows, 1, true), "{rows} rows");
     }
     assert!(!together(enough, 512, 2, false));
+}
+
+/// The chain computes every row and column, and where an H200 has room for its clusters, in one round of tiles.
+#[test]
+fn exact_chains_cover_everything_once() {
+    let room = |splits| [132, 66, 0, 30, 0, 0, 0, 15][splits - 1];
+    for rows in 1..=600 {
+        let Some(kernels) = exact_chain::plan(rows) else {
+            assert!(rows > *exact_chain::ROWS.end(), "{rows} rows");
+            continue;
+        };
+        for kernel in kernels {
+            let [x, y, _] = kernel.grid(rows).map(|blocks| blocks as usize);
+            let exact_chain::Kernel::Product(gemm, tile) = kernel else {
+                let (across, tile) = if kernel == exact_chain::Kernel::Attention { (12, 64) } else { (0, 2) };
+                assert_eq!((x, y), if across == 0 { (rows.div_ceil(tile), 1) } else { (across, rows.div_ceil(tile)) });
+                continue;
+            };
+            let tile = exact_chain::TILES[gemm as usize][tile];
+            assert_eq!(x, gemm.columns() / tile.columns * tile.splits, "{rows} rows, {gemm:?}");
+            assert!(y * 64 * tile.warpgroups >= rows && tile.shared <= SHARED, "{rows} rows, {gemm:?}");
+            assert!(x / tile.splits * y <= room(tile.splits), "{rows} rows, {gemm:?}: {x} x {y} blocks");
+        }
+    }
+    let first_and_last = [16, 17, 512, 513].map(|rows| exact_chain::ROWS.contains(&rows));
+    assert_eq!(first_and_last, [false, true, true, false]);
 }
 
 /// The kernel that knows only one way to cut products waits for blocks that another way would not have.

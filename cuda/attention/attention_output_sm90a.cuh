@@ -5,10 +5,6 @@
 #include "attention/attention_consumer_sm90a.cuh"
 #include "common/sync_sm90a.cuh"
 
-__device__ __forceinline__ void store_shared_4(uint32_t address, float4 v) {
-  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w) : "memory");
-}
-
 // Registers 8 i .. 8 i + 7 of O, which are columns 16 i .. 16 i + 15, times the rows' scales.
 template <class T>
 __device__ __forceinline__ void stage_columns(const AttentionConsumer<T>& c, int i, const float* v, const float (&scale)[2]) {

@@ -22,6 +22,19 @@ __device__ __forceinline__ float load_input(const float* p) {
   return v;
 }
 
+// Four neighbours
+template <bool ALIGNED>
+__device__ __forceinline__ float4 fetch_4(const float* p) {
+  float4 v;
+  if (ALIGNED)
+    asm volatile("ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(p));
+  else
+    asm volatile("ld.global.nc.f32 %0, [%4];\nld.global.nc.f32 %1, [%4 + 4];\nld.global.nc.f32 %2, [%4 + 8];\nld.global.nc.f32 %3, [%4 + 12];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "l"(p));
+  return v;
+}
+
 // And behind the accumulators' last use: moved up across it, a batch of them would spill
 __device__ __forceinline__ float4 load_here_4(const float* p) {
   float4 v;

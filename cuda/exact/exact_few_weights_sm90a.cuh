@@ -53,12 +53,6 @@ struct FewProducer {
   }
 };
 
-// The power of two for a warp's part of a matrix, all of which is in its lanes
-__device__ __forceinline__ float scale_of(unsigned largest_bits) { return scale_for(__uint_as_float(__reduce_max_sync(~0u, largest_bits))); }
-__device__ __forceinline__ unsigned largest_bits(unsigned bits, float4 v) {
-  return max(bits, __float_as_uint(fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)))));
-}
-
 /* A warp's part of a unit: of its lanes, k 16 s + 4 (lane % 4) + e and column 8 tile + lane / 4. Of a step of the MMA a lane has k 2 (lane % 4) and + 1,
    and 8 more: here they stand for those four, in the weights as in A. */
 struct FewWeights {
@@ -77,12 +71,12 @@ struct FewWeights {
 #pragma unroll
         for (int j = 0; j < UNIT_TILES; j++) w[s][j][e] = load_shared(from + ((16 * s + 4 * e) * UNIT + 8 * j) * 4);
     if (scalar) return;
-    unsigned bits = 0;
+    float most = 0.f;
 #pragma unroll
     for (int s = 0; s < UNIT_STEPS; s++)
 #pragma unroll
-      for (int j = 0; j < UNIT_TILES; j++) bits = largest_bits(bits, make_float4(w[s][j][0], w[s][j][1], w[s][j][2], w[s][j][3]));
-    const float scale = scale_of(bits);
+      for (int j = 0; j < UNIT_TILES; j++) most = fmaxf(most, magnitude(make_float4(w[s][j][0], w[s][j][1], w[s][j][2], w[s][j][3])));
+    const float scale = warp_scale(most);
     inverse_scale = inverse(scale);
 #pragma unroll
     for (int s = 0; s < UNIT_STEPS; s++)
@@ -103,16 +97,16 @@ struct FewWeights {
 #pragma unroll 1
     for (int top = 0; top < rows; top += 16, a += 16 * A_PITCH, to += 16 * UNIT) {
       float4 v[UNIT_STEPS][2];
-      unsigned bits = 0;
+      float most = 0.f;
 #pragma unroll
       for (int s = 0; s < UNIT_STEPS; s++)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
           const bool exists = top + 8 * half + g < rows;  // what lies there otherwise is no matter but for the scale
           v[s][half] = exists ? *reinterpret_cast<const float4*>(a + 8 * half * A_PITCH + 16 * s) : make_float4(0.f, 0.f, 0.f, 0.f);
-          bits = largest_bits(bits, v[s][half]);
+          most = fmaxf(most, magnitude(v[s][half]));
         }
-      const float scale = scale_of(bits), back = inverse(scale);
+      const float scale = warp_scale(most), back = inverse(scale);
       float large[UNIT_TILES][4] = {}, small[UNIT_TILES][4] = {};
 #pragma unroll
       for (int s = 0; s < UNIT_STEPS; s++) {

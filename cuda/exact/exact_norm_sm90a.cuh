@@ -10,7 +10,6 @@ namespace exact90 {
 
 constexpr int PIECES = D / 128;
 
-__device__ __forceinline__ float magnitude(float4 v) { return fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w))); }
 __device__ __forceinline__ float warp_max(float v) {
 #pragma unroll
   for (int lanes = 16; lanes; lanes /= 2) v = fmaxf(v, __shfl_xor_sync(~0u, v, lanes));
@@ -42,6 +41,19 @@ struct Row {
 #pragma unroll
     for (int i = 0; i < PIECES; i++) add(v[i], other.v[i]);
   }
+  // Subtracts the mean; returns 1 / the standard deviation.
+  __device__ __forceinline__ float center() {
+    float sum = 0.f, squares = 0.f;
+#pragma unroll
+    for (int i = 0; i < PIECES; i++) sum += (v[i].x + v[i].y) + (v[i].z + v[i].w);
+    const float mean = warp_sum(sum) * (1.f / D);
+#pragma unroll
+    for (int i = 0; i < PIECES; i++) {
+      v[i] = make_float4(v[i].x - mean, v[i].y - mean, v[i].z - mean, v[i].w - mean);
+      squares += (v[i].x * v[i].x + v[i].y * v[i].y) + (v[i].z * v[i].z + v[i].w * v[i].w);
+    }
+    return 1.f / sqrtf(warp_sum(squares) * (1.f / D) + LN_EPS);
+  }
   __device__ __forceinline__ float largest() const {
     float m = 0.f;
 #pragma unroll
@@ -68,16 +80,7 @@ struct Norm {
   // Row `row` of the images at h
   __device__ __forceinline__ void write(Row& x, unsigned char* h, int row, float scale, int dry = 0) const {
     float4(&v)[PIECES] = x.v;
-    float sum = 0.f, squares = 0.f;
-#pragma unroll
-    for (int i = 0; i < PIECES; i++) sum += (v[i].x + v[i].y) + (v[i].z + v[i].w);
-    const float mean = warp_sum(sum) * (1.f / D);
-#pragma unroll
-    for (int i = 0; i < PIECES; i++) {
-      v[i] = make_float4(v[i].x - mean, v[i].y - mean, v[i].z - mean, v[i].w - mean);
-      squares += (v[i].x * v[i].x + v[i].y * v[i].y) + (v[i].z * v[i].z + v[i].w * v[i].w);
-    }
-    const float rstd = 1.f / sqrtf(warp_sum(squares) * (1.f / D) + LN_EPS);
+    const float rstd = x.center();
     unsigned char* to = place(h, row);
 #pragma unroll
     for (int i = 0; i < PIECES; i++) {

@@ -57,23 +57,6 @@ struct TileHalfEpilogue : HalfEpilogue<TileColumns<S>, GELU, WITHOUT_BIAS> {
   __device__ void prepare(int, int n) { this->bias_at -= 4 * n; }
 };
 
-// Four neighbours, through the read-only path; volatile so that they are asked for where they are written, early
-template <bool ALIGNED>
-__device__ __forceinline__ float4 fetch_4(const float* p) {
-  float4 v;
-  if (ALIGNED)
-    asm volatile("ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(p));
-  else
-    asm volatile("ld.global.nc.f32 %0, [%4];\nld.global.nc.f32 %1, [%4 + 4];\nld.global.nc.f32 %2, [%4 + 8];\nld.global.nc.f32 %3, [%4 + 12];"
-                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-                 : "l"(p));
-  return v;
-}
-
-__device__ __forceinline__ void store_shared_words(uint32_t address, uint32_t x, uint32_t y) {
-  asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(x), "r"(y) : "memory");
-}
-
 // `b`: the tile's first column in the first row that this block multiplies. A weight that has been rounded has been seen.
 template <class S, bool ALIGNED>
 __device__ __forceinline__ Observation convert(const float* b, uint32_t ring, uint32_t full, uint32_t empty) {

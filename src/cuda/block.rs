@@ -75,6 +75,9 @@ pub struct Shape {
     /// The exact kernel looks behind the fast ones whether their result stands: always where the weights come with the call, but not in precision exact,
     /// where there are none.
     pub guarded: bool,
+    /// In precision exact: it takes the place of fast kernels whose result does not stand, as the exact kernel behind them did before the host knew, so that
+    /// a call keeps its bits.
+    pub rescued: bool,
 }
 
 impl Shape {
@@ -136,25 +139,27 @@ impl Kernels {
 
     /// The exact kernel of the family.
     #[must_use]
-    pub fn exact(&self) -> exact::Kernel {
+    pub fn exact(&self) -> &exact::Kernel {
         match self {
-            Self::Portable(kernels) => kernels.exact,
-            Self::Hopper(kernels) => kernels.exact,
+            Self::Portable(kernels) => &kernels.exact,
+            Self::Hopper(kernels) => &kernels.exact,
         }
     }
 }
 
 /// The steps of one forward. `alone`: no other grids of this library run beside them.
 pub fn forward(device: &Device, shape: Shape, buffers: &Buffers, alone: bool) -> Result<Vec<Step>, Error> {
+    if shape.precision == SolvePrecision::Exact {
+        return Ok(device.kernels.exact().alone(device.sms, shape, buffers));
+    }
     let (mut steps, behind) = match &device.kernels {
-        _ if shape.precision == SolvePrecision::Exact => (Vec::new(), Behind::Anything),
         Kernels::Portable(kernels) => {
             let plan = portable::plan::forward(device.arch, device.sms, shape);
             (portable::block::steps(kernels, &plan, buffers), Behind::Anything)
         }
         Kernels::Hopper(kernels) => hopper::block::forward(kernels, shape, buffers, alone)?,
     };
-    if !shape.guarded && shape.precision != SolvePrecision::Exact {
+    if !shape.guarded {
         return Ok(steps);
     }
     let exact = device.kernels.exact().forward(device.sms, shape, buffers, behind);

@@ -1,10 +1,11 @@
 //! The exact kernel: the whole block at nearly fp32's accuracy in one resident launch, with the same arguments on every architecture. It is the call
-//! itself in precision exact. In the others it comes last and looks at the alarms: usually it ends at once, else it computes output again. Where the
-//! host knows that there are no alarms it does not come at all, and in a graph of `solve()` on Hopper it sleeps until a warp beside the last products
-//! wakes it.
+//! itself in precision exact, but for the rows that Hopper has a chain of launches for. In the others it comes last and looks at the alarms: usually it
+//! ends at once, else it computes output again. Where the host knows that there are no alarms it does not come at all, and in a graph of `solve()` on
+//! Hopper it sleeps until a warp beside the last products wakes it.
 
 use super::arch::Arch;
 use super::block::{Buffers, Shape};
+use super::exact_chain::Chain;
 use super::launch::{Arguments, Edge, Function, Step, pair};
 use super::modules::Modules;
 use crate::dims::{D, FFN, QKV};
@@ -71,13 +72,14 @@ pub fn form(arch: Arch) -> Form {
 }
 
 /// The exact kernel of a device.
-#[derive(Clone, Copy)]
 pub struct Kernel {
     function: Function,
     /// That of up to [`FEW_ROWS`], on Hopper.
     few: Option<Function>,
     /// That of [`quartered`], on Hopper.
     quartered: Option<Function>,
+    /// Those of a middling number of rows in precision exact, on Hopper.
+    chain: Option<Chain>,
     form: Form,
 }
 
@@ -170,13 +172,23 @@ impl Kernel {
         let function = |name| modules.function(name, form.shared);
         let on_hopper = |name| (arch == Arch::Sm90a).then(|| function(name)).transpose();
         let (few, quartered) = (on_hopper("exact_few")?, on_hopper("exact_quartered")?);
-        Ok(Self { function: function("exact")?, few, quartered, form })
+        let chain = (arch == Arch::Sm90a).then(|| Chain::load(modules)).transpose()?;
+        Ok(Self { function: function("exact")?, few, quartered, chain, form })
     }
 
     /// Brings the weights of `buffers` into their workspace, for later calls.
     #[must_use]
     pub fn prepare(&self, sms: usize, shape: Shape, buffers: &Buffers) -> Step {
         self.step(sms, shape, buffers, Phases::Cast, Behind::Anything)
+    }
+
+    /// Computes output in precision exact.
+    #[must_use]
+    pub fn alone(&self, sms: usize, shape: Shape, buffers: &Buffers) -> Vec<Step> {
+        let resident = self.forward(sms, shape, buffers, Behind::Anything);
+        let chain = self.chain.as_ref().filter(|_| !shape.rescued);
+        let chain = chain.and_then(|chain| chain.steps(buffers.rows, &resident.arguments));
+        chain.unwrap_or_else(|| vec![resident])
     }
 
     /// Computes output, or looks whether that is needed.

@@ -8,6 +8,7 @@ pub mod device;
 pub mod driver;
 pub mod event;
 pub mod exact;
+pub mod exact_chain;
 pub mod graph;
 pub mod hopper;
 pub mod images;

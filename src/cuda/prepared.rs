@@ -160,9 +160,10 @@ impl Prepared {
     /// `must_rescue`: whether the fast result must be computed again; None: the device is to decide.
     fn shape(&self, batch: usize, seq_len: usize, must_rescue: Option<bool>) -> Shape {
         let BlockOptions { causal, precision, .. } = self.options;
-        let precision = if must_rescue == Some(true) { SolvePrecision::Exact } else { precision };
+        let rescued = must_rescue == Some(true) && precision != SolvePrecision::Exact;
+        let precision = if rescued { SolvePrecision::Exact } else { precision };
         let guarded = must_rescue.is_none() && precision != SolvePrecision::Exact;
-        Shape { batch, seq_len, causal, prepared: true, precision, guarded }
+        Shape { batch, seq_len, causal, prepared: true, precision, guarded, rescued }
     }
 
     fn order(&self) -> MutexGuard<'_, Order> {

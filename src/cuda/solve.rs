@@ -88,7 +88,7 @@ impl Solver {
     ) -> Result<(), Error> {
         let stream = Stream::LEGACY;
         let (batch, seq_len, guarded) = (tokens.batch, tokens.seq_len, precision != SolvePrecision::Exact);
-        let shape = Shape { batch, seq_len, causal: false, prepared: false, precision, guarded };
+        let shape = Shape { batch, seq_len, causal: false, prepared: false, precision, guarded, rescued: false };
         let parts = self.workspace_for(device, shape.rows())?.parts();
         let done = self.end_of_calls(device)?;
         let scratch = if on_host || tokens.is_misaligned() {

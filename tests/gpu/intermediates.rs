@@ -65,7 +65,8 @@ pub fn stages(arch: Arch) {
     let host_weights = weights(90);
     for (index, (batch, seq_len)) in SHAPES.into_iter().enumerate() {
         let precision = SolvePrecision::Fast;
-        let shape = Shape { batch, seq_len, causal: index % 3 == 1, prepared: false, precision, guarded: true };
+        let shape =
+            Shape { batch, seq_len, causal: index % 3 == 1, prepared: false, precision, guarded: true, rescued: false };
         // Weights in every alignment of a float.
         let weights = Memory::new(super::rig::Kind::Device, WEIGHTS_LEN, 4 * (index % 4)).with(&host_weights);
         check(arch, shape, &weights, &host_weights, |device, buffers| {
@@ -103,7 +104,7 @@ pub fn hopper_forms(arch: Arch) {
     };
     let of = |seq_len: usize| {
         let precision = SolvePrecision::Fast;
-        Shape { batch: 1, seq_len, causal: false, prepared: false, precision, guarded: true }
+        Shape { batch: 1, seq_len, causal: false, prepared: false, precision, guarded: true, rescued: false }
     };
     for gemm in Gemm::ALL {
         for (tile, form) in product::tiles(gemm).iter().enumerate() {
@@ -159,7 +160,8 @@ pub fn fewer_multiprocessors(arch: Arch) {
             heads: [sms / 6 - 1, sms / 7 - 1, sms / 8 - 1],
         };
         let precision = SolvePrecision::Fast;
-        let shape = Shape { batch: 1, seq_len, causal: false, prepared: false, precision, guarded: true };
+        let shape =
+            Shape { batch: 1, seq_len, causal: false, prepared: false, precision, guarded: true, rescued: false };
         check(arch, shape, &weights, &host_weights, |_, buffers| {
             let launches = forward(chip, shape, true);
             Ok((hopper::block::steps(kernels, &launches, shape, buffers, true)?, launches))

@@ -1,5 +1,5 @@
-//! Fast, exact and auto on weights as usual and on others: exact against float64, the others against exact to the bit where it must have taken
-//! their place, and that it leaves no trace. The expectations of who is taken over are the rules of cuda/exact/exact.cuh.
+//! Fast, exact and auto on weights as usual and on others: exact against float64, the others against exact where it must have taken their place, and that
+//! it leaves no trace. The expectations of who is taken over are the rules of cuda/exact/exact.cuh.
 
 use std::collections::{HashMap, HashSet};
 use std::thread;
@@ -7,6 +7,7 @@ use std::thread;
 use solve::cuda::arch::Arch;
 use solve::cuda::block::{Buffers, Shape};
 use solve::cuda::exact::Behind;
+use solve::cuda::exact_chain;
 use solve::cuda::graph::run_steps;
 use solve::cuda::prepared::Prepared;
 use solve::cuda::rescue::{ALARMS, TINY, must_rescue};
@@ -184,10 +185,17 @@ pub fn exact(arch: Arch) {
     }
 }
 
+/// Whether it is what exact has: to the bit, but where a chain of kernels computes exact itself and another kernel takes the place of fast ones.
+fn is_exact(arch: Arch, got: &[f32], exact: &[f32], x: &[f32]) -> bool {
+    let chain = arch == Arch::Sm90a && exact_chain::ROWS.contains(&(x.len() / D));
+    let wanted: Vec<f64> = exact.iter().map(|&value| value.into()).collect();
+    got == exact || (chain && relative_error(got, &wanted, x) <= 3e-4)
+}
+
 /// One, a few, and the sizes of every family of fast kernels.
 const SIZES: [usize; 6] = [1, 20, 40, 200, 300, 1024];
 
-/// Fast and auto give exact's bits where they must, and their own where they may; finite everywhere.
+/// Fast and auto give exact's result where they must, the same both, and their own where they may; finite everywhere.
 pub fn rescue(arch: Arch) {
     for kind in &KINDS {
         let weights = Memory::of(&weights_of(kind, 82));
@@ -196,9 +204,9 @@ pub fn rescue(arch: Arch) {
             let [fast, exact, auto] = [Fast, Exact, Auto].map(|precision| call(arch, &x, &weights, precision));
             let what = format!("{}, seq_len {seq_len}", kind.name);
             assert!(fast.iter().all(|value| value.is_finite()), "fast is not finite: {what}");
-            assert_eq!(fast == exact, kind.fast, "fast was computed again: {what}");
-            assert_eq!(auto == exact, kind.auto, "auto was computed again: {what}");
-            assert!(kind.auto || auto == fast, "auto has other bits than fast: {what}");
+            assert!(!kind.auto || is_exact(arch, &auto, &exact, &x), "auto was not computed again: {what}");
+            assert_eq!(auto == fast, kind.fast || !kind.auto, "one of auto and fast was computed again: {what}");
+            assert!(kind.fast || fast != exact, "fast was computed again: {what}");
         }
     }
 }
@@ -209,7 +217,7 @@ pub fn rescue_in_place(arch: Arch) {
         let weights = Memory::of(&weights_of(kind, 83));
         for seq_len in SIZES {
             let x = Random::new(seq_len as u64).uniforms(seq_len * D);
-            let wanted = call(arch, &x, &weights, if kind.fast { Exact } else { Fast });
+            let wanted = call(arch, &x, &weights, Fast);
             let buffers = [Memory::poisoned(x.len()), Memory::poisoned(x.len())];
             for time in 0..6 {
                 let (there, elsewhere) = (&buffers[time % 2], &buffers[1 - time % 2]);
@@ -248,11 +256,7 @@ pub fn in_any_order(arch: Arch) {
     // The few-token kernel behind others that have counted themselves.
     for seq_len in [40, 1, 200, 20, 300, 1024] {
         let x = [1, 2].map(|seed| Random::new(seed).uniforms(seq_len * D));
-        // By the precision that the weights ask for, which wakes nothing.
-        let wanted = [0, 1, 2].map(|kind| {
-            let precision = if kinds[kind].auto { Exact } else { Fast };
-            x.each_ref().map(|x| call(arch, x, &weights[kind], precision))
-        });
+        let wanted = [0, 1, 2].map(|kind| x.each_ref().map(|x| call(arch, x, &weights[kind], Auto)));
         let different = wanted.iter().flatten().map(|output| output.iter().map(|value| value.to_bits()).collect());
         assert_eq!(
             different.collect::<HashSet<Vec<u32>>>().len(),
@@ -299,7 +303,15 @@ pub fn one_rule(arch: Arch) {
         });
         for (index, precision) in [Fast, Auto].into_iter().enumerate() {
             alarms.write(&words.map(f32::from_bits));
-            let shape = Shape { batch: 1, seq_len: 1, causal: false, prepared: false, precision, guarded: true };
+            let shape = Shape {
+                batch: 1,
+                seq_len: 1,
+                causal: false,
+                prepared: false,
+                precision,
+                guarded: true,
+                rescued: false,
+            };
             output.write(&[f32::from_bits(untouched); D]);
             let buffers = Buffers::new(x.at(), output.at(), weights.at(), &shape, parts);
             let step = device.kernels.exact().forward(device.sms, shape, &buffers, Behind::Anything);
@@ -328,8 +340,9 @@ pub fn every_alarm(arch: Arch) {
             let anywhere = (param.len as f32 * (0.5 + 0.499 * random.uniform())) as usize;
             for index in [0, anywhere, param.len - 1].map(|index| param.offset + index) {
                 weights.write_at(index, if name.starts_with("gamma") { 2.0 } else { -0.5 });
-                let [auto, exact] = [Auto, Exact].map(|precision| call(arch, &x, &weights, precision));
-                assert!(auto == exact, "number {index}, in {name}, went unseen at seq_len {seq_len}");
+                let [fast, auto, exact] = [Fast, Auto, Exact].map(|precision| call(arch, &x, &weights, precision));
+                let seen = auto != fast && is_exact(arch, &auto, &exact, &x);
+                assert!(seen, "number {index}, in {name}, went unseen at seq_len {seq_len}");
                 weights.write_at(index, host_weights[index]);
             }
         }
@@ -366,17 +379,24 @@ pub fn blocks(arch: Arch) {
             let what = format!("{}, causal {causal}, {batch} sequences of {seq_len}", kind.name);
             let wanted = forward(&exact, &x, batch);
             check_exact(&wanted, &x, &host_weights, batch, causal, &what);
-            let got = forward(&fast, &x, batch);
-            assert!(got.iter().all(|value| value.is_finite()), "fast is not finite: {what}");
-            assert_eq!(got == wanted, kind.fast, "fast was computed again: {what}");
-            assert_eq!(forward(&auto, &x, batch) == wanted, kind.auto, "auto was computed again: {what}");
+            let [fast, auto] = [&fast, &auto].map(|block| forward(block, &x, batch));
+            assert!(fast.iter().all(|value| value.is_finite()), "fast is not finite: {what}");
+            assert!(!kind.auto || is_exact(arch, &auto, &wanted, &x), "auto was not computed again: {what}");
+            assert_eq!(auto == fast, kind.fast || !kind.auto, "one of auto and fast was computed again: {what}");
+            assert!(kind.fast || fast != wanted, "fast was computed again: {what}");
         }
         // The host knows by now: either the fast kernels run or the exact one.
         for rows in [1, 200, 400] {
             let launches = [&fast, &exact, &auto].map(|block| block.launches(1, rows).expect("launches"));
             let bare = *bare.entry(rows).or_insert(launches[0]);
-            let wanted = [kind.fast, true, kind.auto].map(|rescued| if rescued { 1 } else { bare });
-            assert_eq!(launches, wanted, "{}, {rows} rows", kind.name);
+            let chain = arch == Arch::Sm90a && exact_chain::ROWS.contains(&rows);
+            let of = |rescued| if rescued { 1 } else { bare };
+            assert_eq!(
+                launches,
+                [of(kind.fast), if chain { 7 } else { 1 }, of(kind.auto)],
+                "{}, {rows} rows",
+                kind.name
+            );
         }
         // What a block of few rows does without is not missed.
         let small = [Fast, Exact, Auto].map(|precision| prepared(arch, &weights, precision, causal, 20));
@@ -395,7 +415,7 @@ pub fn update(arch: Arch) {
     for precision in [Fast, Exact, Auto] {
         let block = prepared(arch, &usual, precision, false, 150);
         let before = forward(&block, &x, 1);
-        let wanted = forward(&prepared(arch, &unusual, Exact, false, 150), &x, 1);
+        let wanted = forward(&prepared(arch, &unusual, precision, false, 150), &x, 1);
         for _ in 0..2 {
             block.update(&span(&unusual), Stream::LEGACY).expect("update");
             assert!(forward(&block, &x, 1) == wanted, "{precision:?} with unusual weights");
@@ -412,11 +432,8 @@ pub fn update_at_once(arch: Arch) {
     for rows in [20, 150, 600] {
         let x = Random::new(91).uniforms(rows * D);
         for precision in [Fast, Auto] {
-            let wanted = [precision, Exact]
-                .into_iter()
-                .zip(&kinds)
-                .map(|(precision, weights)| forward(&prepared(arch, weights, precision, false, rows), &x, 1));
-            let wanted: Vec<_> = wanted.collect();
+            let wanted =
+                kinds.each_ref().map(|weights| forward(&prepared(arch, weights, precision, false, rows), &x, 1));
             let block = prepared(arch, &kinds[0], precision, false, rows);
             let x_there = Memory::of(&x);
             let pairs: Vec<_> = (0..12).map(|_| (Memory::poisoned(x.len()), Memory::of(&x))).collect();
@@ -442,8 +459,7 @@ pub fn update_in_graphs(arch: Arch) {
     const ROWS: usize = 150;
     let kinds = [&KINDS[0], &KINDS[3]].map(|kind| Memory::of(&weights_of(kind, 92)));
     let x = Random::new(92).uniforms(ROWS * D);
-    let wanted =
-        [(Fast, &kinds[0]), (Exact, &kinds[1])].map(|(p, kind)| forward(&prepared(arch, kind, p, false, ROWS), &x, 1));
+    let wanted = kinds.each_ref().map(|weights| forward(&prepared(arch, weights, Fast, false, ROWS), &x, 1));
     let block = prepared(arch, &kinds[0], Fast, false, ROWS);
     let bare = block.launches(1, ROWS).expect("launches");
     let (x_there, output, own) = (Memory::of(&x), Memory::poisoned(x.len()), OwnStream::new());

@@ -88,8 +88,8 @@ pub fn chosen_precision() {
 
 fn chosen_precision_here() {
     let host_weights: Vec<f32> = weights(53).iter().map(|w| 3.0 * w).collect();
-    let (x, weights) = (Memory::of(&Random::new(53).uniforms(100 * D)), Memory::of(&host_weights));
-    solve(x.address(), x.address(), weights.address(), 100).expect("solve");
+    let (x, weights) = (Memory::of(&Random::new(53).uniforms(10 * D)), Memory::of(&host_weights));
+    solve(x.address(), x.address(), weights.address(), 10).expect("solve");
     let bits = x.read().iter().fold(0u64, |hash, value| hash.wrapping_mul(31).wrapping_add(u64::from(value.to_bits())));
     println!("{bits:x}");
 }

@@ -62,7 +62,15 @@ fn planned(arch: Arch, shape: Shape, stage: Stage) -> Launch {
 }
 
 fn rows_shape(rows: usize, prepared: bool) -> Shape {
-    Shape { batch: 1, seq_len: rows, causal: false, prepared, precision: SolvePrecision::Fast, guarded: true }
+    Shape {
+        batch: 1,
+        seq_len: rows,
+        causal: false,
+        prepared,
+        precision: SolvePrecision::Fast,
+        guarded: true,
+        rescued: false,
+    }
 }
 
 pub fn cast_and_layernorm(arch: Arch) {
@@ -160,7 +168,7 @@ pub fn attention(arch: Arch, causal: bool) {
         cpu::attention(&qkv, &mut wanted, seq_len, causal);
         let (from, to) = (halves(&qkv), Memory::poisoned(rows * D / 2));
         let precision = SolvePrecision::Fast;
-        let shape = Shape { batch, seq_len, causal, prepared: false, precision, guarded: true };
+        let shape = Shape { batch, seq_len, causal, prepared: false, precision, guarded: true, rescued: false };
         let step = planned(arch, shape, Stage::Attention);
         run(arch, &step, &[from.at(), to.at(), seq_len as u64]);
         // P is rounded to fp16 before it meets V, whose values are at most 1.

@@ -70,7 +70,8 @@ pub fn steps(
 /// The steps that cast the weights. They raise no alarms: the exact kernel, which splits the same weights, does.
 pub fn prepare(kernels: &Kernels, buffers: &Buffers) -> Result<Vec<Step>, Error> {
     let precision = SolvePrecision::Fast;
-    let shape = Shape { batch: 0, seq_len: 0, causal: false, prepared: false, precision, guarded: false };
+    let shape =
+        Shape { batch: 0, seq_len: 0, causal: false, prepared: false, precision, guarded: false, rescued: false };
     let packed = Packed::kept(&buffers.parts);
     let call = Call {
         buffers,
