@@ -123,7 +123,7 @@ typedef enum {
   /**
    * fp16 operands. The error is at most the larger of 1e-3 + 1e-3 |reference| and 1.3 times that of operands rounded to TF32. The kernels watch the
    * weights as they read them: where some are so large that fp16 might overflow, or so small that it might lose them, the device
-   * computes the call again as SOLVE_PRECISION_EXACT, without the host. Such a call takes 1.5 to 2.5 times as long as one in that precision.
+   * computes the call again as SOLVE_PRECISION_EXACT, without the host. Such a call takes 1.5 to 3 times as long as one in that precision.
    */
   SOLVE_PRECISION_FAST = 0,
   /**
