@@ -123,12 +123,12 @@ typedef enum {
   /**
    * fp16 operands. The error is at most the larger of 1e-3 + 1e-3 |reference| and 1.3 times that of operands rounded to TF32. The kernels watch the
    * weights as they read them: where some are so large that fp16 might overflow, or so small that it might lose them, the device
-   * computes the call again as SOLVE_PRECISION_EXACT, without the host. Such a call takes 1.5 to 3 times as long as one in that precision.
+   * computes the call again as SOLVE_PRECISION_EXACT, without the host. Such a call takes 1.4 to 3 times as long as one in that precision.
    */
   SOLVE_PRECISION_FAST = 0,
   /**
    * fp16 operands in two halves, three products: relative L2 error of output - x at most the larger of 2e-5 and 3 times that of fp32 arithmetic.
-   * On an H200 it takes 1.4 to 3.5 times as long as fast.
+   * On an H200 it takes 1.4 to 3 times as long as fast.
    */
   SOLVE_PRECISION_EXACT = 1,
   /**

@@ -7,11 +7,11 @@
 pub enum SolvePrecision {
     /// fp16 operands. The error is at most the larger of 1e-3 + 1e-3 |reference| and 1.3 times that of operands rounded to TF32. The kernels watch the
     /// weights as they read them: where some are so large that fp16 might overflow, or so small that it might lose them, the device
-    /// computes the call again as SOLVE_PRECISION_EXACT, without the host. Such a call takes 1.5 to 3 times as long as one in that precision.
+    /// computes the call again as SOLVE_PRECISION_EXACT, without the host. Such a call takes 1.4 to 3 times as long as one in that precision.
     #[default]
     Fast = 0,
     /// fp16 operands in two halves, three products: relative L2 error of output - x at most the larger of 2e-5 and 3 times that of fp32 arithmetic.
-    /// On an H200 it takes 1.4 to 3.5 times as long as fast.
+    /// On an H200 it takes 1.4 to 3 times as long as fast.
     Exact = 1,
     /// As fast, but computed again as exact already where weights, biases, gamma or beta are too unusual (beyond those of a freshly initialised GPT-2)
     /// for fast to stay within 1e-3 + 1e-3 |reference|. The speed of fast on all others.

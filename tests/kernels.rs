@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use solve::cuda::arch::Arch;
 use solve::cuda::exact_chain;
+use solve::cuda::exact_long;
 use solve::cuda::hopper;
 use solve::cuda::images::IMAGES;
 use solve::cuda::portable;
@@ -54,6 +55,7 @@ fn hopper_names() -> Vec<String> {
         .map(hopper::kernels::symbol)
         .chain(["exact", "exact_few", "exact_quartered"].map(Into::into))
         .chain(exact_chain::Kernel::all().map(exact_chain::Kernel::symbol))
+        .chain(exact_long::Kernel::ALL.map(|kernel| kernel.names().0.into()))
         .collect()
 }
 

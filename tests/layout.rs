@@ -9,6 +9,7 @@ use libtest_mimic::{Arguments, Completion, Trial};
 use solve::cuda::arch::Arch;
 use solve::cuda::exact;
 use solve::cuda::exact_chain;
+use solve::cuda::exact_long;
 use solve::cuda::hopper::plan::{
     ATTENTION, ATTENTION_PROJ, Chip, DEALT_KEYS, Gemm, Launch, PART_BYTES, attention_forms, direct, product,
     qkv_attention, shared,
@@ -303,6 +304,18 @@ fn exact_chain(nvcc: &Path) {
     check(nvcc, "exact_chain", &format!("{}using namespace exact90;\n", headers.concat()), &equal);
 }
 
+/// The same of the chain for many rows.
+fn exact_long(nvcc: &Path) {
+    let equal = [
+        ("LONG_BEGIN_THREADS", exact_long::BEGIN_THREADS as usize),
+        ("LONG_NORM_THREADS", exact_long::NORM_THREADS as usize),
+        ("ROW_TILE", exact_long::ROW_TILE),
+        ("GROUP", exact_long::WIDE),
+    ]
+    .map(|(name, value)| (format!("exact90::{name}"), value));
+    check(nvcc, "exact_long", "#include \"exact/long_norm_sm90a.cuh\"\n", &equal);
+}
+
 fn exact_forms(nvcc: &Path) {
     for arch in Arch::ALL {
         let form = exact::form(arch);
@@ -340,4 +353,5 @@ fn exact_forms(nvcc: &Path) {
         .map(|(name, value)| (format!("exact90::{name}"), value));
     check(nvcc, "exact_few", "#include \"exact/exact_few_plan_sm90a.cuh\"\n", &few);
     exact_chain(nvcc);
+    exact_long(nvcc);
 }

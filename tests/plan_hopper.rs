@@ -5,6 +5,7 @@ use std::ops::Range;
 use solve::cuda::block::Shape;
 use solve::cuda::exact;
 use solve::cuda::exact_chain;
+use solve::cuda::exact_long;
 use solve::cuda::hopper::plan::{
     ATTENTION, ATTENTION_PROJ, CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, Chip, DIRECT_ROWS, Dealing, FEW, FEW_ROWS, FewWeights,
     Gemm, Kernel, Launch, SHARED_ROWS, attention_forms, dealing, direct, forward, prepare, product, qkv_attention,
@@ -475,6 +476,31 @@ fn exact_chains_cover_everything_once() {
     }
     let first_and_last = [16, 17, 512, 513].map(|rows| exact_chain::ROWS.contains(&rows));
     assert_eq!(first_and_last, [false, true, true, false]);
+}
+
+/// The chain for many rows ends with output, once, and no tile of its last product is missing or cut otherwise than its kernel knows.
+#[test]
+fn long_exact_chains_end_with_output() {
+    use exact_long::Kernel;
+    for sms in SMS {
+        for rows in exact_long::FROM_ROWS..=6000 {
+            let plan = exact_long::plan(sms, rows);
+            let (first, last) = plan.split_at(6);
+            let before = [Kernel::Begin, Kernel::Qkv, Kernel::Attention, Kernel::AttnProj, Kernel::Norm2, Kernel::Fc];
+            assert_eq!(first, before, "{rows} rows, {sms} SMs");
+            let tiles = rows.div_ceil(128) * 4;
+            match last {
+                [Kernel::ProjParts, Kernel::Output] => assert!(4 * tiles <= sms, "{rows} rows, {sms} SMs"),
+                [Kernel::ProjPairs] => assert_eq!(last[0].blocks(sms, rows), 2 * tiles, "{rows} rows, {sms} SMs"),
+                [Kernel::ProjNarrow | Kernel::ProjWide] => assert!(2 * tiles > sms, "{rows} rows, {sms} SMs"),
+                _ => panic!("{rows} rows, {sms} SMs: {last:?}"),
+            }
+            assert!(plan.iter().all(|kernel| {
+                let blocks = kernel.blocks(sms, rows);
+                blocks <= sms || blocks * exact_long::NORM_THREADS as usize / 32 >= rows
+            }));
+        }
+    }
 }
 
 /// The kernel that knows only one way to cut products waits for blocks that another way would not have.

@@ -84,8 +84,8 @@ struct ChainSums {
     for (int i = 0; i < 6; i++)
 #pragma unroll
       for (int part = 0; part < 2; part++)
-        Wgmma<64>::ss<0>(d[part], wgmma_further(qd, (i < 2 ? IMAGE : 0) + part * 64 + i % 2 * 32), wgmma_further(kd, (i / 2 == 1 ? IMAGE : 0) + part * 64 + i % 2 * 32),
-                         i != 0);
+        Wgmma<64>::ss<0>(d[part], wgmma_further(qd, (i < 2 ? IMAGE : 0) + part * 64 + i % 2 * 32),
+                         wgmma_further(kd, (i / 2 == 1 ? IMAGE : 0) + part * 64 + i % 2 * 32), i != 0);
     wgmma_commit();
     wgmma_wait<0>();
     const uint32_t from = block.scales(k) + thread_index() % 4 * 8;

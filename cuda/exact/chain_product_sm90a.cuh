@@ -107,7 +107,8 @@ __device__ __forceinline__ void chain_bring(uint32_t base, const Operand& a, int
       mbarrier_expect(full, S::A_BYTES);
     }
 #pragma unroll
-    for (int w = 0; w < S::WARPGROUPS; w++) bulk_load(base + at.stage * S::STAGE_BYTES + w * (2 * IMAGE), a.image(row_tile + w, first + k_tile), 2 * IMAGE, full);
+    for (int w = 0; w < S::WARPGROUPS; w++)
+      bulk_load(base + at.stage * S::STAGE_BYTES + w * (2 * IMAGE), a.image(row_tile + w, first + k_tile), 2 * IMAGE, full);
     if (k_tile > 0) continue;
 #pragma unroll
     for (int w = 0; w < S::WARPGROUPS; w++)
@@ -123,7 +124,8 @@ __device__ __forceinline__ void chain_issue(float (&d)[S::BN / 2], uint32_t a, u
   wgmma_fence();
 #pragma unroll
   for (int i = 0; i < 6; i++)
-    Wgmma<S::BN>::template ss<1>(d, wgmma_further(left, (i < 2 ? IMAGE : 0) + i % 2 * 32), wgmma_further(right, (i / 2 == 1 ? S::B_HALF : 0) + i % 2 * 1024), i != 0);
+    Wgmma<S::BN>::template ss<1>(d, wgmma_further(left, (i < 2 ? IMAGE : 0) + i % 2 * 32),
+                                 wgmma_further(right, (i / 2 == 1 ? S::B_HALF : 0) + i % 2 * 1024), i != 0);
   wgmma_commit();
 }
 

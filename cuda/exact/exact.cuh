@@ -5,8 +5,9 @@
    fp16 numbers that hold 22 bits of it, and a product is hi hi + hi lo + lo hi, summed in fp32. The scale s is a power of
    two from a bound that always holds, so nothing overflows, lo keeps its bits, and 1 / s takes it back exactly.
 
-   One resident kernel does it all (cooperative launch, one block per SM, grid barriers between its stages). Behind a
-   chain of fast kernels it first reads their alarms and ends at once where their result stands. */
+   One resident kernel does it all (cooperative launch, one block per SM, grid barriers between its stages), or, on Hopper in
+   precision exact, a chain of launches. Behind a chain of fast kernels the resident one first reads their alarms and ends at
+   once where their result stands. */
 #pragma once
 
 #include <cuda_fp16.h>

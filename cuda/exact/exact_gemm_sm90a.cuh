@@ -8,6 +8,8 @@
    Limiter: the wgmma rate at BN 192; at BN 64 L2 to shared memory, 64 bytes a clock. */
 #pragma once
 
+#include <climits>
+
 #include "common/copy_sm90a.cuh"
 #include "common/sync_sm90a.cuh"
 #include "common/tma_sm90a.cuh"
@@ -49,10 +51,11 @@ template <class F>
 struct Units {
   int unit, count, tiles, columns, splits, k_blocks;
 
-  __device__ __forceinline__ Units(int rows, int n, int k_tiles, int splits)
-      : unit(crew.rank), columns(n / F::BN), splits(splits), k_blocks(k_tiles >> (31 - __clz(splits))) {
+  // Of those from `first` on, below `end`
+  __device__ __forceinline__ Units(int rows, int n, int k_tiles, int splits, int first = 0, int end = INT_MAX)
+      : unit(first + crew.rank), columns(n / F::BN), splits(splits), k_blocks(k_tiles >> (31 - __clz(splits))) {
     tiles = rows / ROW_TILE * columns;
-    count = tiles * splits;
+    count = min(tiles * splits, end);
   }
   __device__ __forceinline__ bool more() const { return unit < count; }
   __device__ __forceinline__ void advance() { unit += crew.size; }
@@ -169,11 +172,13 @@ struct ToImages {
   unsigned char* out;
   int half, parity;  // of Scales
 };
-// enter() returns when the operands are there. What can be known before is found before: instructions that run for the first time come from far away.
+// enter() returns when the operands are there. What can be known before is found before: instructions that run for the first time come from far away. Of the
+// units from `first` on, below `end`.
 template <class F, bool ONCE = false, class Enter>
-__device__ __forceinline__ void product_to_images(Ring<F::SLOTS>& at, uint32_t shared, int n, const ToImages& to, int rows, Enter enter) {
+__device__ __forceinline__ void product_to_images(Ring<F::SLOTS>& at, uint32_t shared, int n, const ToImages& to, int rows, Enter enter, int first = 0,
+                                                  int end = INT_MAX) {
   const int thread = thread_index(), warp = thread / 32, lane = thread % 32;
-  Units<F> units(rows, n, D / 64, 1);
+  Units<F> units(rows, n, D / 64, 1, first, end);
   int column = anew(units.column()), row = anew(units.row() + warp / 4 * 64);
   enter();
 #pragma unroll 1

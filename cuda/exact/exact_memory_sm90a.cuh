@@ -26,6 +26,8 @@ constexpr int V_GAMMA1 = 0, V_BETA1 = V_GAMMA1 + D, V_GAMMA2 = V_BETA1 + D, V_BE
 constexpr size_t AT_VECTORS = 256, AT_QKV = AT_VECTORS + V_LENGTH * 4, AT_ATTN = AT_QKV + size_t{4} * D * QKV,
                  AT_FC = AT_ATTN + size_t{4} * D * D, AT_PROJ = AT_FC + size_t{4} * D * FFN,
                  AT_ROWS = AT_PROJ + size_t{4} * FFN * D;
+// Where a chain of launches hands on the scales of Q | K | V and of f, floats in front of those words.
+constexpr int AT_SCALES = 96, SCALE_QKV = 0, SCALE_F = 1;
 // Words where the blocks of a tile may meet, behind the one of the grid barrier; 0 before the first launch. Each of its kernels has bits of its own.
 constexpr int AT_TILES = 128, TILE_WORDS = 32;
 static_assert(AT_TILES + 4 * TILE_WORDS <= AT_VECTORS, "in front of the vectors");
@@ -66,6 +68,7 @@ struct Memory {
       : base(anew(args.memory)),
         rows(padded_rows(args)),
         prepared(args.phases != (EXACT_CAST | EXACT_FORWARD)) {}
+  __device__ float* scales() const { return reinterpret_cast<float*>(base + AT_SCALES); }
   __device__ float* vectors() const { return reinterpret_cast<float*>(base + AT_VECTORS); }
   __device__ float* plain() const { return reinterpret_cast<float*>(base + AT_ROWS); }
   __device__ unsigned char* h() const { return base + AT_ROWS + (prepared ? EXACT_PREPARED : 0); }  // images (rows, D): LN1, attention, LN2
@@ -167,19 +170,24 @@ __device__ __forceinline__ void store_split(uint32_t box, unsigned char* to, uns
   store_box(box, to_lo, lane);
 }
 
-// 16 rows x 64 columns of a warp, in accumulator order and times `scale`, to rows of `width` floats: whole lines by way
-// of its box. (Of 8 bytes a thread in eight rows the kernel's next barrier waits for 1 us more.)
+// 16 rows x 32 columns of a warp, in accumulator order and times `scale`, into its box.
+__device__ __forceinline__ void fill_box(uint32_t box, int lane, const float* v, float scale) {
+#pragma unroll
+  for (int i = 0; i < 4; i++)
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const float* x = v + 4 * i + 2 * r;
+      store_shared_2(box + swizzle_128(lane / 4 + 8 * r, 2 * i + lane % 4 / 2) + lane % 2 * 8, x[0] * scale, x[1] * scale);
+    }
+}
+
+// 16 rows x 64 columns likewise to rows of `width` floats: whole lines by way of the box. (Of 8 bytes a thread in eight rows the
+// kernel's next barrier waits for 1 us more.)
 __device__ __forceinline__ void store_rows(uint32_t box, float* to, int width, int lane, const float (&v)[32], float scale) {
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     __syncwarp();
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-#pragma unroll
-      for (int r = 0; r < 2; r++) {
-        const float* x = v + 16 * half + 4 * i + 2 * r;
-        store_shared_2(box + swizzle_128(lane / 4 + 8 * r, 2 * i + lane % 4 / 2) + lane % 2 * 8, x[0] * scale, x[1] * scale);
-      }
+    fill_box(box, lane, v + 16 * half, scale);
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < 4; i++) {

@@ -22,9 +22,11 @@ struct Slabs {
   int early;          // before QKV, by all blocks
   int first, others;  // blocks that split the rest: from the first one on
 
-  __device__ __forceinline__ explicit Slabs(const ExactArgs& args) {
-    const bool wide = cut_of<MATRIX_QKV>(args).wide;
-    const int units = padded_rows(args) / ROW_TILE * (wide ? QKV / GROUP : QKV / 64);
+  __device__ __forceinline__ explicit Slabs(const ExactArgs& args) : Slabs(args, cut_of<MATRIX_QKV>(args).wide) {}
+  __device__ __forceinline__ Slabs(const ExactArgs& args, bool wide)
+      : Slabs(args, wide, padded_rows(args) / ROW_TILE * (wide ? QKV / GROUP : QKV / 64)) {}
+  // `wide`: QKV's last tiles; `units`: of them
+  __device__ __forceinline__ Slabs(const ExactArgs& args, bool wide, int units) {
     first = units % crew.size;
     others = first == 0 ? 0 : crew.size - first;
     // With few rows whole rounds before QKV; else as few before it as there is time for the others beside it.

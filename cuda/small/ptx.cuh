@@ -63,14 +63,6 @@ __device__ __forceinline__ void copy_run(void* to, const void* from, int bytes, 
                "l"(from), "r"(bytes), "r"(shared_address(bar))
                : "memory");
 }
-// 9.7.9.25.3.1, cp.async
-__device__ __forceinline__ void copy_word(uint32_t to, const float* from) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
-}
-// 9.7.13.15.15, cp.async.mbarrier.arrive: when this thread's cp.async so far have arrived
-__device__ __forceinline__ void barrier_arrive_after_copies(uint64_t* bar) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(bar)) : "memory");
-}
 
 // 9.7.9.8, ld.relaxed, and 9.7.9.11, st.relaxed: strong accesses at the scope of the device, so never served by a stale
 // L1 line

@@ -8,6 +8,7 @@
    are neighbours, and with 8 or 24 columns to a slot the 32 lanes hit 32 banks. */
 #pragma once
 
+#include "common/copy_sm90a.cuh"
 #include "common/sync_sm90a.cuh"
 #include "small/layout.cuh"
 #include "small/pace.cuh"
@@ -91,18 +92,18 @@ struct UnalignedWeights : Fp32Slices {
 #pragma unroll 1
     for (int part = 0; part < S::PARTS; ++part) {
       pace.wait(bar + part);
-      if (part == 0 && lane < S::WIDTH) copy_word(shared_address(bias_to + lane), bias + S::column(slice) + lane);
+      if (part == 0 && lane < S::WIDTH) copy_async_4(shared_address(bias_to + lane), bias + S::column(slice) + lane);
 #pragma unroll 1
       for (int i = 0; i < S::PART_ROWS; i += 4 * GROUP, from += 4 * GROUP * N, at += 4 * GROUP * S::WIDTH * 4)
 #pragma unroll
         for (int row = 0; row < 4 * GROUP; row += ROWS)
-          if (r < ROWS) copy_word(at + slot_of<GROUP>(row) * S::WIDTH * 4, from + row * N);
-      barrier_arrive_after_copies(bar + part);
+          if (r < ROWS) copy_async_4(at + slot_of<GROUP>(row) * S::WIDTH * 4, from + row * N);
+      copy_async_arrive(shared_address(bar + part));
     }
   }
   static __device__ __forceinline__ void bring_norm(float* to, const float* from, uint64_t* bar) {
-    for (int i = threadIdx.x % 32; i < 2 * D; i += 32) copy_word(shared_address(to + i), from + i);
-    barrier_arrive_after_copies(bar);
+    for (int i = threadIdx.x % 32; i < 2 * D; i += 32) copy_async_4(shared_address(to + i), from + i);
+    copy_async_arrive(shared_address(bar));
   }
   static __device__ __forceinline__ float4 vector(const float* p) {
     return make_float4(load_early_word(p), load_early_word(p + 1), load_early_word(p + 2), load_early_word(p + 3));

@@ -6,6 +6,7 @@
 use super::arch::Arch;
 use super::block::{Buffers, Shape};
 use super::exact_chain::Chain;
+use super::exact_long;
 use super::launch::{Arguments, Edge, Function, Step, pair};
 use super::modules::Modules;
 use crate::dims::{D, FFN, QKV};
@@ -80,6 +81,8 @@ pub struct Kernel {
     quartered: Option<Function>,
     /// Those of a middling number of rows in precision exact, on Hopper.
     chain: Option<Chain>,
+    /// Those of many rows in precision exact, on Hopper.
+    long: Option<exact_long::Chain>,
     form: Form,
 }
 
@@ -173,7 +176,8 @@ impl Kernel {
         let on_hopper = |name| (arch == Arch::Sm90a).then(|| function(name)).transpose();
         let (few, quartered) = (on_hopper("exact_few")?, on_hopper("exact_quartered")?);
         let chain = (arch == Arch::Sm90a).then(|| Chain::load(modules)).transpose()?;
-        Ok(Self { function: function("exact")?, few, quartered, chain, form })
+        let long = (arch == Arch::Sm90a).then(|| exact_long::Chain::load(modules)).transpose()?;
+        Ok(Self { function: function("exact")?, few, quartered, chain, long, form })
     }
 
     /// Brings the weights of `buffers` into their workspace, for later calls.
@@ -186,9 +190,16 @@ impl Kernel {
     #[must_use]
     pub fn alone(&self, sms: usize, shape: Shape, buffers: &Buffers) -> Vec<Step> {
         let resident = self.forward(sms, shape, buffers, Behind::Anything);
-        let chain = self.chain.as_ref().filter(|_| !shape.rescued);
-        let chain = chain.and_then(|chain| chain.steps(buffers.rows, &resident.arguments));
-        chain.unwrap_or_else(|| vec![resident])
+        if shape.rescued {
+            return vec![resident];
+        }
+        let (rows, arguments) = (buffers.rows, &resident.arguments);
+        let chain = self.chain.as_ref().and_then(|chain| chain.steps(rows, arguments));
+        let long = || {
+            let long = self.long.as_ref().filter(|_| rows >= exact_long::FROM_ROWS && !quartered(sms, rows));
+            long.map(|long| long.steps(sms, rows, arguments))
+        };
+        chain.or_else(long).unwrap_or_else(|| vec![resident])
     }
 
     /// Computes output, or looks whether that is needed.

@@ -9,6 +9,7 @@ pub mod driver;
 pub mod event;
 pub mod exact;
 pub mod exact_chain;
+pub mod exact_long;
 pub mod graph;
 pub mod hopper;
 pub mod images;

@@ -8,6 +8,7 @@ use solve::cuda::arch::Arch;
 use solve::cuda::block::{self, Buffers, Shape};
 use solve::cuda::exact::Behind;
 use solve::cuda::exact_chain;
+use solve::cuda::exact_long;
 use solve::cuda::graph::run_steps;
 use solve::cuda::prepared::Prepared;
 use solve::cuda::rescue::{ALARMS, TINY, must_rescue};
@@ -185,11 +186,43 @@ pub fn exact(arch: Arch) {
     }
 }
 
-/// Whether it is what exact has: to the bit, but where a chain of kernels computes exact itself and another kernel takes the place of fast ones.
+/// Whether so many rows are computed by a chain of kernels in precision exact, and by another one in the place of fast ones.
+fn in_chain(arch: Arch, rows: usize) -> bool {
+    arch == Arch::Sm90a && (exact_chain::ROWS.contains(&rows) || rows >= exact_long::FROM_ROWS)
+}
+
+/// Whether it is what exact has: to the bit, but not where a chain of kernels computes exact itself.
 fn is_exact(arch: Arch, got: &[f32], exact: &[f32], x: &[f32]) -> bool {
-    let chain = arch == Arch::Sm90a && exact_chain::ROWS.contains(&(x.len() / D));
+    let chain = in_chain(arch, x.len() / D);
     let wanted: Vec<f64> = exact.iter().map(|&value| value.into()).collect();
     got == exact || (chain && relative_error(got, &wanted, x) <= 3e-4)
+}
+
+/// Exact of many rows, causal and not, in one sequence and in several, is what the kernel has that computes calls again; and a call twice has the same bits.
+/// On Hopper the lengths are those of every way in which attention and the last product are cut.
+pub fn exact_of_many_rows(arch: Arch) {
+    // Scores of 1e8 and more, whose differences alone may become exponents.
+    let mut loud = weights_of(&KINDS[0], 94);
+    for row in loud[W_QKV.offset..W_QKV.offset + W_QKV.len].chunks_mut(QKV) {
+        row[..2 * D].iter_mut().for_each(|w| *w *= 3e4);
+    }
+    let weights = [weights_of(&KINDS[5], 94), loud].map(|weights| Memory::of(&weights));
+    let shapes = [(1, 600), (1, 1100), (1, 1536), (1, 1850), (1, 2300), (1, 3000), (7, 130), (5, 256), (40, 33)];
+    for (weights, causal) in weights.iter().flat_map(|weights| [(weights, false), (weights, true)]) {
+        let [exact, auto] = [Exact, Auto].map(|precision| prepared(arch, weights, precision, causal, 3000));
+        for (batch, seq_len) in shapes {
+            let x = Random::new((batch * seq_len) as u64).uniforms(batch * seq_len * D);
+            let [got, again] = [&exact, &auto].map(|block| forward(block, &x, batch));
+            let wanted: Vec<f64> = again.iter().map(|&value| value.into()).collect();
+            let error = relative_error(&got, &wanted, &x);
+            assert!(error <= 1e-6, "{error:e}: causal {causal}, {batch} sequences of {seq_len}");
+            if batch == 1 && !causal {
+                let stateless = call(arch, &x, weights, Exact);
+                let error = relative_error(&stateless, &wanted, &x);
+                assert!(error <= 1e-6, "{error:e}: solve() of {seq_len}");
+            }
+        }
+    }
 }
 
 /// The result of the kernel that computes a call again, which in precision exact is not always the one.
@@ -409,7 +442,7 @@ pub fn blocks(arch: Arch) {
         for rows in [1, 200, 400] {
             let launches = [&fast, &exact, &auto].map(|block| block.launches(1, rows).expect("launches"));
             let bare = *bare.entry(rows).or_insert(launches[0]);
-            let chain = arch == Arch::Sm90a && exact_chain::ROWS.contains(&rows);
+            let chain = in_chain(arch, rows);
             let of = |rescued| if rescued { 1 } else { bare };
             assert_eq!(
                 launches,

@@ -1,4 +1,5 @@
-//! Every portable kernel in every tile against the same stage of the CPU backend, on inputs that are already fp16, so that only the stage's own roundings differ.
+//! Every portable kernel in every tile against the same stage of the CPU backend, on inputs that are already fp16, so that only the stage's own roundings
+//! differ.
 
 use solve::cpu;
 use solve::cuda::arch::Arch;

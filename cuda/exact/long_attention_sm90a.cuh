@@ -1,0 +1,358 @@
+/* att = softmax(Q K^T / 8) V of every head for many rows, as exact_attention_sm90a.cuh has units, tiles and images, by another loop: Q in registers, the
+   exponentials of a step of 64 keys under P V of the step before, and the largest score looked for only where a step's sum asks for it.
+
+   Where all units have the same tiles of keys, and whole units would leave the last round half empty, the tiles of that round are dealt out in equal runs: a
+   block may end a unit that another one has begun. Each leaves what it has of such a unit in memory, and a warp whose like have all done so adds up, in the
+   order of the keys. So nobody waits for anybody. Limiter: wgmma, 768 clocks for 64 rows x 64 keys. */
+#pragma once
+
+#include "exact/exact_attention_sm90a.cuh"
+
+namespace exact90 {
+
+/* A row's probabilities are 2^(c s + offset) of its scores s: 2^LONG_EXPONENT for the largest one that it knew of when the offset was found. How that was
+   rounded does not matter, as the row's sum takes it out again. Where 16 of a step add up to more than LONG_MOST, a larger one is looked for: so each is below
+   2^15, inside fp16, and what is lost below is 2^-33 of the largest. Beyond LONG_WILD rounding could lead out of that; there each step looks, and subtracts. */
+constexpr float LONG_EXPONENT = 8.f, LONG_MOST = 32768.f, LONG_WILD = 1048576.f;
+// A unit is dealt out in about so many runs at most, and where a whole one takes more than so many tiles longer than a run.
+constexpr int LONG_RUNS = 4, LONG_WORTH = 3;
+
+/* Where blocks leave parts of units: for each block two, one that a unit begins with and one that it goes on with, of a warp's sums as lanes have them. In
+   front of them, how many parts of the unit that a block has begun are there, for each warp; 0 before. They lie where the attention projection will
+   leave its parts. */
+struct LongParts {
+  static constexpr int VECTORS = 9, BYTES = VECTORS * 512;  // of a warp: O, offsets and sums, 16 bytes a lane
+  static constexpr int BLOCKS = 170, COUNTERS_BYTES = 8192;
+  static_assert(4 * WARPS * BLOCKS <= COUNTERS_BYTES && COUNTERS_BYTES + 2 * BLOCKS * WARPS * BYTES <= PARTIAL_ROWS * ROW_BYTES, "room");
+  unsigned char* base;
+
+  __device__ __forceinline__ explicit LongParts(const Memory& memory) : base(reinterpret_cast<unsigned char*>(memory.partial())) {}
+  __device__ __forceinline__ unsigned* counters(int block) const { return reinterpret_cast<unsigned*>(base) + block * WARPS; }
+  __device__ __forceinline__ float4* at(int block, bool begins, int warp) const {
+    return reinterpret_cast<float4*>(base + COUNTERS_BYTES + ((2 * block + begins) * WARPS + warp) * BYTES);
+  }
+};
+
+// Tiles of a unit: `tiles` from `tile` on, of `all`
+struct LongShare {
+  int unit, tile, tiles, all;
+};
+
+// What a block does, in its order; the same for both roles: its run of tiles of the units that are dealt out, then whole units.
+struct LongDeal {
+  int units, dealt, each;  // the first units are dealt out, of `each` tiles
+  unsigned piece;          // tiles of a run
+  unsigned at, end, whole;
+
+  __device__ __forceinline__ LongDeal(const ExactArgs& args, int rows) {
+    const int size = crew.size;
+    units = rows / ROW_TILE * HEADS;
+    dealt = units % size;
+    each = (min(args.seq_len, args.rows) + ROW_TILE - 1) / ROW_TILE;
+    const unsigned tiles = dealt * each;
+    piece = max((tiles + size - 1) / size, (each + LONG_RUNS - 1) / LONG_RUNS);
+    const bool alike = !args.causal && (args.seq_len >= args.rows || args.seq_len % ROW_TILE == 0);
+    if (!alike || size > LongParts::BLOCKS || each <= static_cast<int>(piece) + LONG_WORTH) dealt = 0;
+    at = dealt ? min(crew.rank * piece, tiles) : 0, end = dealt ? min(at + piece, tiles) : 0;
+    whole = dealt + crew.rank;
+  }
+  __device__ __forceinline__ bool next(const ExactArgs& args, const Memory& memory, LongShare& share) {
+    if (at < end) {
+      const unsigned unit = at / each, tile = at - unit * each, tiles = min(each - tile, end - at);
+      share = {static_cast<int>(unit), static_cast<int>(tile), static_cast<int>(tiles), each};
+      at += tiles;
+      return true;
+    }
+    if (whole >= static_cast<unsigned>(units)) return false;
+    const AttentionUnit u(args, memory, whole);
+    share = {static_cast<int>(whole), 0, u.tiles, u.tiles};
+    whole += crew.size;
+    return true;
+  }
+};
+
+// By one thread.
+__device__ __forceinline__ void feed_long_attention(uint32_t shared, const ExactArgs& args) {
+  const Memory memory(args);
+  LongDeal deal(args, memory.rows);
+  Ring<1> q;
+  KvRing at;
+  const auto bring = [&](uint32_t to, uint32_t full, uint32_t empty, uint32_t parity, const unsigned char* from) {
+    mbarrier_wait_or_fault(empty, parity ^ 1);
+    mbarrier_expect(full, TILE_BYTES);
+    bulk_load(to, from, TILE_BYTES, full);
+  };
+  const size_t step = activation_at(QKV / 64, ROW_TILE, 0, 0), to_v = activation_at(QKV / 64, 0, HEADS, 0);
+  LongShare share;
+  bool more = deal.next(args, memory, share);
+  pdl_wait();
+#pragma unroll 1
+  for (; more; more = deal.next(args, memory, share)) {
+    const AttentionUnit u(args, memory, share.unit);
+    bring(shared + S_Q, shared + BAR_Q, shared + BAR_Q + 8, q.parity, memory.wide() + activation_at(QKV / 64, u.row, u.head, 0));
+    q.advance();
+    const unsigned char* from = memory.wide() + (u.first_tile + share.tile) * step + activation_at(QKV / 64, 0, HEADS + u.head, 0);
+#pragma unroll 1
+    for (int i = 0; i < 2 * share.tiles; i++) {  // K and V by turns
+      const uint32_t full = shared + BAR_KV + 8 * at.stage;
+      bring(shared + S_KV + at.stage * TILE_BYTES, full, full + 8 * KV_SLOTS, at.parity, from);
+      at.advance();
+      from += i % 2 ? step - to_v : to_v;
+    }
+  }
+}
+
+struct LongConsumer {
+  uint32_t q[2][4][4];     // hi and lo, 16 columns each
+  uint32_t p[2][2][4][4];  // of each half of a tile
+  float s[32], o[32], total[32];
+  float highest[2], offset[2], sum[2], rescale[2][2];  // rescale: of what was summed up before a half's O
+  bool wild;
+
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int i = 0; i < 32; i++) total[i] = o[i] = s[i] = 0.f;
+#pragma unroll
+    for (int r = 0; r < 2; r++) highest[r] = -INFINITY, offset[r] = INFINITY, sum[r] = 0.f, rescale[0][r] = rescale[1][r] = 1.f;
+    wild = false;
+  }
+  // `from`: the warp's 16 rows
+  __device__ __forceinline__ void load_queries(uint32_t from, int lane) {
+#pragma unroll
+    for (int part = 0; part < 2; part++)
+#pragma unroll
+      for (int i = 0; i < 4; i++) ldmatrix_x4(from + part * 2 * IMAGE + swizzle_128(lane % 16, 2 * i + lane / 16), q[part][i]);
+  }
+  // S = Q K^T, the small products first
+  __device__ __forceinline__ void issue_scores(uint32_t k) {
+    constexpr uint64_t K_MAJOR = wgmma_descriptor<128>(16, 1024);
+    const uint64_t kd = wgmma_at(K_MAJOR, k);
+#pragma unroll
+    for (int i = 0; i < 12; i++)
+      Wgmma<KEYS>::rs<0>(s, q[i < 4][i % 4], wgmma_further(kd, (i / 4 == 1 ? 2 * IMAGE : 0) + 32 * (i % 4)), i != 0);
+    wgmma_commit();
+  }
+  // O = P V of half a tile
+  template <int HALF>
+  __device__ __forceinline__ void issue_output(uint32_t v) {
+    constexpr uint64_t N_MAJOR = wgmma_descriptor<128>(IMAGE, 1024);  // one slab
+    const uint64_t vd = wgmma_at(N_MAJOR, v + HALF * IMAGE);
+#pragma unroll
+    for (int i = 0; i < 12; i++)
+      Wgmma<64>::rs<1>(o, p[HALF][i < 4][i % 4], wgmma_further(vd, (i / 4 == 1 ? 2 * IMAGE : 0) + 2048 * (i % 4)), i != 0);
+    wgmma_commit();
+  }
+  // Keys that a row does not see get no weight: those outside of [begin, end), counted from this thread's first one.
+  __device__ __forceinline__ void mask(const int (&begin)[2], const int (&end)[2]) {
+#pragma unroll
+    for (int i = 0; i < 32; i++) {
+      const int key = 8 * (i >> 2) + (i & 1), r = i >> 1 & 1;
+      if (key < begin[r] || key >= end[r]) s[i] = -INFINITY;
+    }
+  }
+  // Finds the largest scores, and offsets by them; `used`: those of this step.
+  template <int HALF>
+  __device__ __forceinline__ void look(float c, float (&used)[2]) {
+    float base[2];
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      float m[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
+#pragma unroll
+      for (int i = 0; i < 16; i++) m[i % 4] = fmaxf(m[i % 4], s[i / 2 * 4 + 2 * r + i % 2]);
+      highest[r] = quad_max(fmaxf(fmaxf(highest[r], fmaxf(m[0], m[1])), fmaxf(m[2], m[3])));
+      const bool none = highest[r] == -INFINITY;  // no key seen so far
+      base[r] = none ? 0.f : highest[r];
+      used[r] = fmaf(-base[r], c, LONG_EXPONENT);
+      rescale[HALF][r] = exp2_approx(used[r] - offset[r]);
+      if (!none) offset[r] = used[r];
+    }
+    wild = __any_sync(~0u, fmaxf(fabsf(used[0]), fabsf(used[1])) > LONG_WILD);
+    if (!wild) return;
+#pragma unroll
+    for (int i = 0; i < 32; i++) s[i] -= base[i >> 1 & 1];
+    used[0] = used[1] = LONG_EXPONENT;
+  }
+  // Scores become p hi and lo. `c`: from scores to exponents of 2
+  template <int HALF>
+  __device__ __forceinline__ void probabilities(float c) {
+    float used[2] = {offset[0], offset[1]}, step[2];
+    rescale[HALF][0] = rescale[HALF][1] = 1.f;
+    // One piece of code for both times: a loop over tiles of more than 32 KB does not stay at hand.
+    bool looks = wild, looked = false;
+#pragma unroll 1
+    do {
+      if (looks) {
+        look<HALF>(c, used);
+        looked = true;
+      }
+      step[0] = step[1] = 0.f;
+#pragma unroll
+      for (int i = 0; i < 32; i += 2) {
+        const int r = i >> 1 & 1;
+        const float a = exp2_approx(fmaf(s[i], c, used[r])), b = exp2_approx(fmaf(s[i + 1], c, used[r]));
+        step[r] += a + b;
+        const Split x = split(a, b);
+        p[HALF][0][i / 8][i / 2 % 4] = x.hi;
+        p[HALF][1][i / 8][i / 2 % 4] = x.lo;
+      }
+      // Before the first key the offset is infinite, and this sum infinite or not a number. A NaN stays one.
+      looks = !looked && __any_sync(~0u, !(step[0] <= LONG_MOST && step[1] <= LONG_MOST));
+    } while (looks);
+#pragma unroll
+    for (int r = 0; r < 2; r++) sum[r] = fmaf(sum[r], rescale[HALF][r], step[r]);
+  }
+  template <int HALF>
+  __device__ __forceinline__ void add_output() {
+#pragma unroll
+    for (int i = 0; i < 32; i++) total[i] = fmaf(total[i], rescale[HALF][i >> 1 & 1], o[i]);
+  }
+
+  // The parts of a unit, this warp's rows, of which these are `own`, are added up in their order.
+  __device__ __forceinline__ void add_parts(const LongParts& memory, int first, int own, int parts, int warp, int lane) {
+    const float4 stats = make_float4(offset[0], offset[1], sum[0], sum[1]);
+    float least[2] = {offset[0], offset[1]}, mine[32];
+#pragma unroll 1
+    for (int i = 0; i < parts; i++) {
+      if (i == own) continue;
+      const float4 v = __ldcg(memory.at(first + i, i == 0, warp) + lane + 32 * 8);
+      least[0] = fminf(least[0], v.x), least[1] = fminf(least[1], v.y);
+    }
+#pragma unroll
+    for (int i = 0; i < 32; i++) mine[i] = total[i], total[i] = 0.f;
+    sum[0] = sum[1] = 0.f;
+#pragma unroll 1
+    for (int i = 0; i < parts; i++) {
+      const float4* const from = memory.at(first + i, i == 0, warp) + lane;
+      float4 x[8], v = stats;
+#pragma unroll
+      for (int j = 0; j < 8; j++) x[j] = make_float4(mine[4 * j], mine[4 * j + 1], mine[4 * j + 2], mine[4 * j + 3]);
+      if (i != own) {
+        v = __ldcg(from + 32 * 8);
+#pragma unroll
+        for (int j = 0; j < 8; j++) x[j] = __ldcg(from + 32 * j);
+      }
+      const float by[2] = {exp2_approx(least[0] - v.x), exp2_approx(least[1] - v.y)};
+      sum[0] = fmaf(v.z, by[0], sum[0]), sum[1] = fmaf(v.w, by[1], sum[1]);
+#pragma unroll
+      for (int j = 0; j < 8; j++) {
+        float* const t = total + 4 * j;
+        t[0] = fmaf(x[j].x, by[0], t[0]), t[1] = fmaf(x[j].y, by[0], t[1]), t[2] = fmaf(x[j].z, by[1], t[2]), t[3] = fmaf(x[j].w, by[1], t[3]);
+      }
+    }
+  }
+
+  /* Whether all other parts of the unit are there, which then are added to this warp's; else it leaves its own. `first`: the block that has begun the unit;
+     `own`: which of the `parts` this is. */
+  __device__ __forceinline__ bool meet_parts(const LongParts& memory, int first, int own, int parts, int warp, int lane) {
+    unsigned* const counter = memory.counters(first) + warp;
+    const auto all_but = [&](unsigned there) { return __shfl_sync(~0u, there, 0) + 1 == static_cast<unsigned>(parts); };
+    if (!all_but(lane == 0 ? load_acquire(counter) : 0)) {
+      float4* const to = memory.at(first + own, own == 0, warp) + lane;
+#pragma unroll
+      for (int i = 0; i < 8; i++) __stcg(to + 32 * i, make_float4(total[4 * i], total[4 * i + 1], total[4 * i + 2], total[4 * i + 3]));
+      __stcg(to + 32 * 8, make_float4(offset[0], offset[1], sum[0], sum[1]));
+      __syncwarp();
+      if (!all_but(lane == 0 ? add_ordered(counter, 1) : 0)) return false;
+    }
+    add_parts(memory, first, own, parts, warp, lane);
+    return true;
+  }
+};
+
+// The result has the scale of Q, K and V.
+__device__ __forceinline__ void long_attention(uint32_t shared, const ExactArgs& args) {
+  const Memory memory(args);
+  LongDeal deal(args, memory.rows);
+  Ring<1> q_ring;
+  KvRing k, v;  // K and V take places by turns
+  v.advance();
+  const int thread = thread_index(), warp = thread / 32, lane = thread % 32, group = uniform_group();
+  const auto full = [&](const KvRing& ring) { return shared + BAR_KV + 8 * ring.stage; };
+  const auto place = [&](const KvRing& ring) { return shared + S_KV + ring.stage * TILE_BYTES; };
+  const auto release = [&](const KvRing& ring) {
+    if (thread_index() % 128 == 0) mbarrier_arrive(full(ring) + 8 * KV_SLOTS);
+  };
+  const auto next = [](KvRing& ring) { ring.advance(), ring.advance(); };
+  LongShare share;
+  bool more = deal.next(args, memory, share);
+  pdl_wait();
+  const float inverse_scale = inverse(load(memory.scales() + SCALE_QKV)), c = 0.125f * 1.44269504089f * inverse_scale * inverse_scale;
+#pragma unroll 1
+  for (; more; more = deal.next(args, memory, share)) {
+    const AttentionUnit u(args, memory, share.unit);
+    const int first_row = u.row + 64 * group, bottom = args.rows - 1;
+    // The keys that all rows of this warpgroup see, and those of this thread's two rows.
+    const auto begins = [&](int row) { return sequence_begin(args, min(row, bottom)); };
+    const auto ends = [&](int row) { return args.causal ? min(row, bottom) + 1 : begins(row) + args.seq_len; };
+    const int all_begin = begins(first_row + 63), all_end = ends(first_row);
+    LongConsumer x;
+    x.clear();
+    const int row = first_row + warp % 4 * 16 + lane / 4, own_begin[2] = {begins(row), begins(row + 8)}, own_end[2] = {ends(row), ends(row + 8)};
+    const auto mask = [&](int key) {
+      if (key >= all_begin && key + KEYS <= all_end) return;
+      const int left = key + lane % 4 * 2, begin[2] = {own_begin[0] - left, own_begin[1] - left}, end[2] = {own_end[0] - left, own_end[1] - left};
+      x.mask(begin, end);
+    };
+    mbarrier_wait_or_fault(shared + BAR_Q, q_ring.parity);
+    q_ring.advance();
+    x.load_queries(shared + S_Q + group * IMAGE + warp % 4 * BOX_BYTES, lane);
+    named_barrier_sync(GROUP_BARRIER + group, 128);
+    if (thread % 128 == 0) mbarrier_arrive(shared + BAR_Q + 8);
+    mbarrier_wait_or_fault(full(k), k.parity);
+    wgmma_fence();
+    x.issue_scores(place(k));
+    wgmma_wait<0>();
+    int key = (u.first_tile + share.tile) * ROW_TILE;
+#pragma unroll 1
+    for (int left = share.tiles;; key += ROW_TILE) {
+      mask(key);
+      x.probabilities<0>(c);
+      wgmma_wait<0>();
+      x.add_output<1>();
+      if (left < share.tiles) {
+        release(v);
+        next(v);
+      }
+      wgmma_fence();
+      x.issue_scores(place(k) + IMAGE);
+      mbarrier_wait_or_fault(full(v), v.parity);
+      wgmma_fence();
+      x.issue_output<0>(place(v));
+      wgmma_wait<1>();
+      release(k);
+      next(k);
+      mask(key + KEYS);
+      x.probabilities<1>(c);
+      wgmma_wait<0>();
+      x.add_output<0>();
+      if (--left == 0) break;
+      mbarrier_wait_or_fault(full(k), k.parity);
+      wgmma_fence();
+      x.issue_scores(place(k));
+      wgmma_fence();
+      x.issue_output<1>(place(v));
+      wgmma_wait<1>();
+    }
+    wgmma_fence();
+    x.issue_output<1>(place(v));
+    wgmma_wait<0>();
+    x.add_output<1>();
+    release(v);
+    next(v);
+#pragma unroll
+    for (int r = 0; r < 2; r++) x.sum[r] = quad_sum(x.sum[r]);
+    if (share.tiles < share.all) {
+      const unsigned begin = static_cast<unsigned>(share.unit) * share.all;
+      const int first = begin / deal.piece, last = (begin + share.all - 1) / deal.piece;
+      if (!x.meet_parts(LongParts(memory), first, crew.rank - first, last - first + 1, warp, lane)) continue;
+    }
+    const float part[2] = {1.f / x.sum[0], 1.f / x.sum[1]};
+    unsigned char* to = memory.h() + activation_at(D / 64, first_row, u.head, 0) + warp % 4 * BOX_BYTES;
+    store_split(shared + S_BOX + warp * BOX_BYTES, to, to + 2 * IMAGE, lane, [&](int i, float(&value)[4]) {
+#pragma unroll
+      for (int j = 0; j < 4; j++) value[j] = x.total[4 * i + j] * part[j >> 1];
+    });
+  }
+}
+
+}  // namespace exact90
