@@ -6,7 +6,7 @@ use std::thread;
 
 use solve::cuda::arch::Arch;
 use solve::cuda::block::{self, Buffers, Shape};
-use solve::cuda::exact::Behind;
+use solve::cuda::exact::{self, Behind};
 use solve::cuda::exact_chain;
 use solve::cuda::exact_long;
 use solve::cuda::graph::run_steps;
@@ -188,7 +188,8 @@ pub fn exact(arch: Arch) {
 
 /// Whether so many rows are computed by a chain of kernels in precision exact, and by another one in the place of fast ones.
 fn in_chain(arch: Arch, rows: usize) -> bool {
-    arch == Arch::Sm90a && (exact_chain::ROWS.contains(&rows) || rows >= exact_long::FROM_ROWS)
+    let many = rows >= exact_long::FROM_ROWS && !exact::quartered(device(arch).sms, rows);
+    arch == Arch::Sm90a && (exact_chain::ROWS.contains(&rows) || many)
 }
 
 /// Whether it is what exact has: to the bit, but not where a chain of kernels computes exact itself.
@@ -216,6 +217,11 @@ pub fn exact_of_many_rows(arch: Arch) {
             let wanted: Vec<f64> = again.iter().map(|&value| value.into()).collect();
             let error = relative_error(&got, &wanted, &x);
             assert!(error <= 1e-6, "{error:e}: causal {causal}, {batch} sequences of {seq_len}");
+            // Else one kernel would be compared with itself.
+            let launches = [&exact, &auto].map(|block| block.launches(batch, seq_len).expect("launches"));
+            let rows = batch * seq_len;
+            let chain = if in_chain(arch, rows) { exact_long::plan(device(arch).sms, rows).len() } else { 1 };
+            assert_eq!(launches, [chain, 1], "{batch} sequences of {seq_len}");
             if batch == 1 && !causal {
                 let stateless = call(arch, &x, weights, Exact);
                 let error = relative_error(&stateless, &wanted, &x);
