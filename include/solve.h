@@ -128,7 +128,7 @@ typedef enum {
   SOLVE_PRECISION_FAST = 0,
   /**
    * fp16 operands in two halves, three products: relative L2 error of output - x at most the larger of 2e-5 and 3 times that of fp32 arithmetic.
-   * On an H200 it takes 1.4 to 3 times as long as fast.
+   * On an H200 it takes 1.4 to 3.1 times as long as fast.
    */
   SOLVE_PRECISION_EXACT = 1,
   /**

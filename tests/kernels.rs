@@ -55,7 +55,7 @@ fn hopper_names() -> Vec<String> {
         .map(hopper::kernels::symbol)
         .chain(["exact", "exact_few", "exact_quartered"].map(Into::into))
         .chain(exact_chain::Kernel::all().map(exact_chain::Kernel::symbol))
-        .chain(exact_long::Kernel::ALL.map(|kernel| kernel.names().0.into()))
+        .chain(exact_long::Kernel::all().map(exact_long::Kernel::symbol))
         .collect()
 }
 

@@ -311,9 +311,15 @@ fn exact_long(nvcc: &Path) {
         ("LONG_NORM_THREADS", exact_long::NORM_THREADS as usize),
         ("ROW_TILE", exact_long::ROW_TILE),
         ("GROUP", exact_long::WIDE),
+        ("MIDDLE", exact_long::MIDDLE),
     ]
     .map(|(name, value)| (format!("exact90::{name}"), value));
-    check(nvcc, "exact_long", "#include \"exact/long_norm_sm90a.cuh\"\n", &equal);
+    check(
+        nvcc,
+        "exact_long",
+        "#include \"exact/exact_gemm_sm90a.cuh\"\n#include \"exact/long_norm_sm90a.cuh\"\n",
+        &equal,
+    );
 }
 
 fn exact_forms(nvcc: &Path) {

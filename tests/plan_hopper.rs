@@ -474,31 +474,39 @@ fn exact_chains_cover_everything_once() {
             assert!(x / tile.splits * y <= room(tile.splits), "{rows} rows, {gemm:?}: {x} x {y} blocks");
         }
     }
-    let first_and_last = [16, 17, 512, 513].map(|rows| exact_chain::ROWS.contains(&rows));
+    let first_and_last = [16, 17, 384, 385].map(|rows| exact_chain::ROWS.contains(&rows));
     assert_eq!(first_and_last, [false, true, true, false]);
 }
 
-/// The chain for many rows ends with output, once, and no tile of its last product is missing or cut otherwise than its kernel knows.
+/// The projections of the chain for many rows have a block for each tile, or its half, at once, or else go round in the largest tiles; and the chain names no
+/// kernel that is not loaded.
 #[test]
-fn long_exact_chains_end_with_output() {
-    use exact_long::Kernel;
+fn long_exact_chains_have_all_their_tiles() {
+    use exact_long::{Kernel, WIDE};
+    let all: Vec<_> = exact_long::Kernel::all().collect();
     for sms in SMS {
         for rows in exact_long::FROM_ROWS..=6000 {
+            let what = format!("{rows} rows, {sms} SMs");
             let plan = exact_long::plan(sms, rows);
-            let (first, last) = plan.split_at(6);
-            let before = [Kernel::Begin, Kernel::Qkv, Kernel::Attention, Kernel::AttnProj, Kernel::Norm2, Kernel::Fc];
-            assert_eq!(first, before, "{rows} rows, {sms} SMs");
-            let tiles = rows.div_ceil(128) * 4;
-            match last {
-                [Kernel::ProjParts, Kernel::Output] => assert!(4 * tiles <= sms, "{rows} rows, {sms} SMs"),
-                [Kernel::ProjPairs] => assert_eq!(last[0].blocks(sms, rows), 2 * tiles, "{rows} rows, {sms} SMs"),
-                [Kernel::ProjNarrow | Kernel::ProjWide] => assert!(2 * tiles > sms, "{rows} rows, {sms} SMs"),
-                _ => panic!("{rows} rows, {sms} SMs: {last:?}"),
+            assert!(plan.iter().all(|kernel| all.contains(kernel)), "{what}");
+            let [
+                Kernel::Begin,
+                Kernel::Qkv,
+                Kernel::Attention,
+                Kernel::AttnProj(attn),
+                Kernel::Norm2,
+                Kernel::Fc,
+                Kernel::Proj(proj),
+            ] = plan
+            else {
+                panic!("{what}: {plan:?}")
+            };
+            for (cut, kernel) in [(attn, plan[3]), (proj, plan[6])] {
+                let (blocks, tiles) = (kernel.blocks(sms, rows), rows.div_ceil(128) * (768 / cut.columns));
+                assert!(blocks <= sms, "{what}: {cut:?}");
+                assert!(blocks == tiles * cut.splits || (cut.columns == WIDE && cut.splits == 1), "{what}: {cut:?}");
             }
-            assert!(plan.iter().all(|kernel| {
-                let blocks = kernel.blocks(sms, rows);
-                blocks <= sms || blocks * exact_long::NORM_THREADS as usize / 32 >= rows
-            }));
+            assert!(Kernel::Norm2.blocks(sms, rows) * exact_long::NORM_THREADS as usize / 32 >= rows, "{what}");
         }
     }
 }

@@ -17,7 +17,7 @@ __device__ __forceinline__ void chain_norm(const float* x, const float* vectors,
   if (row >= rows) return;
   Row v;
   v.fetch(x + static_cast<size_t>(row) * D, lane);
-  const float rstd = v.center();
+  const float rstd = 1.f / sqrtf(v.center());
 #pragma unroll
   for (int i = 0; i < PIECES; i++) {
     const float4 g = norm.gamma.v[i], b = norm.beta.v[i], y = v.v[i];

@@ -43,32 +43,52 @@ struct AttentionUnit {
 
 using KvRing = Ring<KV_SLOTS>;
 
-// By one thread.
-__device__ __forceinline__ void feed_attention(uint32_t shared, const ExactArgs& args) {
+// What a block has of a unit: its keys from `tile` on, so many tiles of them, or all if 0
+struct AttentionShare {
+  int unit, tile, some;
+
+  __device__ __forceinline__ int tiles(const AttentionUnit& u) const { return some ? some : u.tiles; }
+};
+
+// Whole units unit, unit + blocks, .. below `units`
+struct WholeUnits {
+  int unit, units;
+
+  __device__ __forceinline__ bool next(AttentionShare& share) {
+    share = {unit, 0, 0};
+    unit += crew.size;
+    return share.unit < units;
+  }
+};
+
+// What a block does, by one thread. `q_empty`: where who computes arrives for Q. enter() returns when Q, K and V are there.
+template <class Deal, class Enter>
+__device__ __forceinline__ void feed_attention(uint32_t shared, const ExactArgs& args, Deal deal, int q_empty, Enter enter) {
   const Memory memory(args);
   Ring<1> q;
   KvRing at;
-  const int units = memory.rows / ROW_TILE * HEADS;
   const auto bring = [&](uint32_t to, uint32_t full, uint32_t empty, uint32_t parity, const unsigned char* from) {
     mbarrier_wait_or_fault(empty, parity ^ 1);
     mbarrier_expect(full, TILE_BYTES);
     bulk_load(to, from, TILE_BYTES, full);
   };
-  const auto bring_next = [&](const unsigned char* from) {
-    const uint32_t full = shared + BAR_KV + 8 * at.stage;
-    bring(shared + S_KV + at.stage * TILE_BYTES, full, full + 8 * KV_SLOTS, at.parity, from);
-    at.advance();
-  };
-  const size_t step = activation_at(QKV / 64, ROW_TILE, 0, 0);
-  for (int unit = crew.rank; unit < units; unit += crew.size) {
-    const AttentionUnit u(args, memory, unit);
-    bring(shared + S_Q, shared + BAR_Q, shared + BAR_Q + 8, q.parity, memory.wide() + activation_at(QKV / 64, u.row, u.head, 0));
-    q.advance();
-    const unsigned char* from = memory.wide() + u.first_tile * step + activation_at(QKV / 64, 0, HEADS + u.head, 0);
+  const size_t step = activation_at(QKV / 64, ROW_TILE, 0, 0), to_v = activation_at(QKV / 64, 0, HEADS, 0);
+  AttentionShare share;
+  bool more = deal.next(share);
+  enter();
 #pragma unroll 1
-    for (int i = 0; i < u.tiles; i++, from += step) {
-      bring_next(from);
-      bring_next(from + activation_at(QKV / 64, 0, HEADS, 0));
+  for (; more; more = deal.next(share)) {
+    const AttentionUnit u(args, memory, share.unit);
+    const int pieces = 2 * share.tiles(u);
+    bring(shared + S_Q, shared + BAR_Q, shared + q_empty, q.parity, memory.wide() + activation_at(QKV / 64, u.row, u.head, 0));
+    q.advance();
+    const unsigned char* from = memory.wide() + (u.first_tile + share.tile) * step + activation_at(QKV / 64, 0, HEADS + u.head, 0);
+#pragma unroll 1
+    for (int i = 0; i < pieces; i++) {  // K and V by turns
+      const uint32_t full = shared + BAR_KV + 8 * at.stage;
+      bring(shared + S_KV + at.stage * TILE_BYTES, full, full + 8 * KV_SLOTS, at.parity, from);
+      at.advance();
+      from += i % 2 ? step - to_v : to_v;
     }
   }
 }
@@ -96,6 +116,15 @@ __device__ __forceinline__ void feed_attention_behind(uint32_t shared, const Exa
     bulk_load(shared + S_KV + at.stage * TILE_BYTES, from, TILE_BYTES, full);
     at.advance();
     from += i % 2 ? step - to_v : to_v;
+  }
+}
+
+// Keys that a row does not see get no weight: those outside of [begin, end), counted from this thread's first one. `s`: its scores of two rows
+__device__ __forceinline__ void mask_keys(float (&s)[KEYS / 2], const int (&begin)[2], const int (&end)[2]) {
+#pragma unroll
+  for (int i = 0; i < KEYS / 2; i++) {
+    const int key = 8 * (i >> 2) + (i & 1), r = i >> 1 & 1;
+    if (key < begin[r] || key >= end[r]) s[i] = -INFINITY;
   }
 }
 
@@ -147,15 +176,6 @@ struct AttentionConsumer {
       Wgmma<64>::rs<1>(o, i < 4 ? p_lo[j] : p[j], wgmma_further(vd, (i / 4 == 1 ? LO : 0) + 2048 * j), i != 0);
     }
     wgmma_commit();
-  }
-
-  // Keys that a row does not see get no weight: those outside of [begin, end), counted from this thread's first one.
-  __device__ __forceinline__ void mask(const int (&begin)[2], const int (&end)[2]) {
-#pragma unroll
-    for (int i = 0; i < KEYS / 2; i++) {
-      const int key = 8 * (i >> 2) + (i & 1), r = i >> 1 & 1;
-      if (key < begin[r] || key >= end[r]) s[i] = -INFINITY;
-    }
   }
 
   // Scores become p hi and lo. `c`: from scores to exponents of 2. Returns by what the output so far must be multiplied.
@@ -245,7 +265,7 @@ __device__ __forceinline__ void attention(uint32_t shared, const ExactArgs& args
       if (key < all_begin || key + KEYS > all_end) {
         const int lane = thread_index() % 32, row = first_row + warp % 4 * 16 + lane / 4, left = key + lane % 4 * 2;
         const int begin[2] = {begins(row) - left, begins(row + 8) - left}, end[2] = {ends(row) - left, ends(row + 8) - left};
-        x.mask(begin, end);
+        mask_keys(x.s, begin, end);
       }
       float rescale[2];
       x.probabilities(c, rescale);

@@ -44,7 +44,6 @@ extern "C" __global__ void __launch_bounds__(ChainAttention::THREADS) exact_chai
 CHAIN_QKV(1, 64, 2)
 CHAIN_QKV(2, 64, 2)
 CHAIN_QKV(2, 64, 1)
-CHAIN_QKV(2, 96, 1)
 
 CHAIN_ATTN(1, 32, 4)
 CHAIN_ATTN(2, 64, 4)
@@ -59,4 +58,3 @@ CHAIN_PROJ(1, 64, 8)
 CHAIN_PROJ(2, 64, 8)
 CHAIN_PROJ(2, 64, 4)
 CHAIN_PROJ(2, 96, 4)
-CHAIN_PROJ(2, 64, 2)

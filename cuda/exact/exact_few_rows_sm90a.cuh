@@ -4,6 +4,7 @@
 #include "common/copy_sm90a.cuh"
 #include "common/reduce.cuh"
 #include "exact/exact_few_plan_sm90a.cuh"
+#include "exact/exact_norm_sm90a.cuh"
 
 namespace exact90 {
 
@@ -26,40 +27,23 @@ __device__ __forceinline__ void bring_norm(const float* from, float* norm) {
 // One warp a row: a = LN(from) gamma + beta; `norm` has gamma, and beta behind it, after meanwhile(), which is called when the first loads have left.
 template <class Meanwhile>
 __device__ __forceinline__ void few_norm(const float* from, const float* norm, float* a, int rows, Meanwhile meanwhile) {
-  constexpr int QUADS = D / 128;
   const int lane = thread_index() % 32;
   int row = thread_index() / 32;
-  const auto quad = [&](const float* p, int i) { return *reinterpret_cast<const float4*>(p + 128 * i + 4 * lane); };
-  float4 next[QUADS] = {};
-  const auto fetch = [&] {
-#pragma unroll
-    for (int i = 0; i < QUADS; i++) next[i] = load_4(from + row * D + 128 * i + 4 * lane);
-  };
+  Row next;
+  next.zero();
+  const auto fetch = [&] { next.fetch(from + row * D, lane); };
   if (row < rows) fetch();
   meanwhile();
 #pragma unroll 1
   while (row < rows) {
-    float* const to = a + row * A_PITCH;
-    float4 v[QUADS];
-#pragma unroll
-    for (int i = 0; i < QUADS; i++) v[i] = next[i];
+    float4* const to = reinterpret_cast<float4*>(a + row * A_PITCH) + lane;
+    Row x = next;
     if ((row += FEW_WARPS) < rows) fetch();
-    float sum = 0.f, squares = 0.f;
+    const float variance = x.center(), about = rsqrtf(variance), rstd = about * fmaf(-0.5f * variance * about, about, 1.5f);  // Newton
 #pragma unroll
-    for (int i = 0; i < QUADS; i++) sum += (v[i].x + v[i].y) + (v[i].z + v[i].w);
-    const float mean = warp_sum(sum) * (1.f / D);
-#pragma unroll
-    for (int i = 0; i < QUADS; i++) {
-      v[i] = make_float4(v[i].x - mean, v[i].y - mean, v[i].z - mean, v[i].w - mean);
-      squares += fmaf(v[i].x, v[i].x, v[i].y * v[i].y) + fmaf(v[i].z, v[i].z, v[i].w * v[i].w);
-    }
-    const float variance = warp_sum(squares) * (1.f / D) + LN_EPS, about = rsqrtf(variance);
-    const float rstd = about * fmaf(-0.5f * variance * about, about, 1.5f);  // Newton
-#pragma unroll
-    for (int i = 0; i < QUADS; i++) {
-      const float4 g = quad(norm, i), b = quad(norm + D, i);
-      *reinterpret_cast<float4*>(to + 128 * i + 4 * lane) =
-          make_float4(fmaf(v[i].x * rstd, g.x, b.x), fmaf(v[i].y * rstd, g.y, b.y), fmaf(v[i].z * rstd, g.z, b.z), fmaf(v[i].w * rstd, g.w, b.w));
+    for (int i = 0; i < PIECES; i++) {
+      const float4 v = x.v[i], g = reinterpret_cast<const float4*>(norm)[32 * i + lane], b = reinterpret_cast<const float4*>(norm + D)[32 * i + lane];
+      to[32 * i] = make_float4(fmaf(v.x * rstd, g.x, b.x), fmaf(v.y * rstd, g.y, b.y), fmaf(v.z * rstd, g.z, b.z), fmaf(v.w * rstd, g.w, b.w));
     }
   }
 }

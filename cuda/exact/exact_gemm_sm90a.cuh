@@ -1,6 +1,6 @@
 /* C(rows, N) = A(rows, K) B(K, N) of hi + lo operands: hi hi + lo hi + hi lo, in fp32.
 
-   Tiles of 128 x BN, BN 192 or 64, two warpgroups of 64 x BN. The ring brings the halves of a k-block of 64 in two
+   Tiles of 128 x BN, BN 192, 128 or 64, two warpgroups of 64 x BN. The ring brings the halves of a k-block of 64 in two
    pieces, hi then lo, so that the three products share them: 80 KB for 2304 clocks of wgmma at BN 192. A unit of work is
    a tile and a part of K; blocks take units block, block + blocks, .., columns fastest. The tensor cores cut off at
    every addition, not round: in QKV and FC a sum ends there with every k-block, in the other products with every CHUNK
@@ -18,22 +18,31 @@
 
 namespace exact90 {
 
+constexpr int MIDDLE = 128;  // columns of a tile between wide and narrow
+
 // LEAD: by so many k-blocks the first warpgroup ends before the second, so that its epilogue runs beside the other's products.
 template <int BN_, int LEAD_ = 0>
 struct Form {
-  static constexpr int LEAD = LEAD_, BN = BN_, SLOTS = BN == GROUP ? WIDE_SLOTS : NARROW_SLOTS;
+  static constexpr int LEAD = LEAD_, BN = BN_, BARRIERS = BN == GROUP ? WIDE_SLOTS : NARROW_SLOTS, SLOTS = BN == MIDDLE ? MIDDLE_SLOTS : BARRIERS;
   static constexpr int A_BYTES = 2 * IMAGE, B_BYTES = BN / 64 * IMAGE, SLOT_BYTES = A_BYTES + B_BYTES;
-  static constexpr int FULL = BN == GROUP ? BAR_WIDE : BAR_NARROW, EMPTY = FULL + 8 * SLOTS;
-  static_assert((BN == GROUP || BN == 64) && SLOTS * SLOT_BYTES <= RING_BYTES, "fits");
+  static constexpr int FULL = BN == GROUP ? BAR_WIDE : BAR_NARROW, EMPTY = FULL + 8 * BARRIERS;
+  static_assert((BN == GROUP || BN == MIDDLE || BN == 64) && SLOTS * SLOT_BYTES <= RING_BYTES, "fits");
 };
 using Wide = Form<GROUP>;
 using Leading = Form<GROUP, 2>;
+using Middling = Form<MIDDLE>;
 using Narrow = Form<64>;
 
 // How a product is cut into units; the same for both roles.
 struct Cut {
   bool wide;
   int splits;
+  bool middle = false;
+
+  template <class F>
+  static __device__ __forceinline__ Cut in(int splits) {
+    return {F::BN == GROUP, splits, F::BN == MIDDLE};
+  }
 
   // Three products of a k-block take 2304 clocks in a wide tile, 900 in a narrow one. So up to `most_narrow` narrow tiles
   // serve where wide ones would leave SMs idle; and K is split as long as there are SMs for it.
@@ -76,7 +85,8 @@ struct AddPart {
 
 /* add(sum, part) for parts of the product over `k_blocks` k-blocks, by one warpgroup: the tensor cores, which cut sums off, have none longer than the small
    products of a k-block and the large ones of the next. The second warpgroup begins when the first one has its first products, so that one multiplies
-   while the other adds up (else 1024 rows take 2 us more). */
+   while the other adds up (else 1024 rows take 2 us more). The first one's threads meet before that, for 0: compute-sanitizer's racecheck (CUDA 13.0) takes
+   writes and reads with a barrier between them for hazards where threads have been through different numbers of barriers before. */
 template <class F, class Add>
 __device__ __forceinline__ void multiply(float (&sum)[F::BN / 2], Ring<F::SLOTS>& at, uint32_t shared, int k_blocks, int thread, Add add) {
   constexpr uint64_t A_FORM = wgmma_descriptor<128>(16, 1024), B_FORM = wgmma_descriptor<128>(IMAGE, 1024);
@@ -119,7 +129,10 @@ __device__ __forceinline__ void multiply(float (&sum)[F::BN / 2], Ring<F::SLOTS>
     wgmma_commit();
     end_part();
     if (k > 0 && !stands_back) release_before(hi);  // the k-block before
-    if (k == 0 && group == 0) named_barrier_arrive(SECOND_BARRIER, CONSUMERS);
+    if (k == 0 && group == 0) {
+      named_barrier_sync(GROUP_BARRIER, 128);
+      named_barrier_arrive(SECOND_BARRIER, CONSUMERS);
+    }
     mbarrier_wait_or_fault(shared + F::FULL + 8 * at.stage, at.parity);
     wgmma_fence();
 #pragma unroll

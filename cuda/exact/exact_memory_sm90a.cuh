@@ -108,8 +108,8 @@ constexpr int S_RING = 0, RING_BYTES = 204800, S_BOX = S_RING + RING_BYTES, BOX_
               S_SCALES = S_REDUCE + 128, S_BARRIERS = S_REDUCE + 640, SHARED_BYTES = S_BARRIERS + 512 + 1024;
 static_assert(SHARED_BYTES <= 232448, "shared memory of one block");
 
-// A full and an empty barrier for each place of each kind of ring.
-constexpr int WIDE_SLOTS = 5, NARROW_SLOTS = 8, KV_SLOTS = 5;
+// A full and an empty barrier for each place of each kind of ring; that of middling tiles has the narrow one's.
+constexpr int WIDE_SLOTS = 5, MIDDLE_SLOTS = 6, NARROW_SLOTS = 8, KV_SLOTS = 5;
 constexpr int BAR_WIDE = S_BARRIERS, BAR_NARROW = BAR_WIDE + 16 * WIDE_SLOTS, BAR_Q = BAR_NARROW + 16 * NARROW_SLOTS,
               BAR_KV = BAR_Q + 16, BAR_SCALES = BAR_KV + 16 * KV_SLOTS, BAR_MET = BAR_SCALES + 8,
               BAR_END = BAR_MET + 8;

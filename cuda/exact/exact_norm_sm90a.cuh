@@ -41,7 +41,7 @@ struct Row {
 #pragma unroll
     for (int i = 0; i < PIECES; i++) add(v[i], other.v[i]);
   }
-  // Subtracts the mean; returns 1 / the standard deviation.
+  // Subtracts the mean; returns the variance as LayerNorm has it.
   __device__ __forceinline__ float center() {
     float sum = 0.f, squares = 0.f;
 #pragma unroll
@@ -52,7 +52,7 @@ struct Row {
       v[i] = make_float4(v[i].x - mean, v[i].y - mean, v[i].z - mean, v[i].w - mean);
       squares += (v[i].x * v[i].x + v[i].y * v[i].y) + (v[i].z * v[i].z + v[i].w * v[i].w);
     }
-    return 1.f / sqrtf(warp_sum(squares) * (1.f / D) + LN_EPS);
+    return warp_sum(squares) * (1.f / D) + LN_EPS;
   }
   __device__ __forceinline__ float largest() const {
     float m = 0.f;
@@ -80,7 +80,7 @@ struct Norm {
   // Row `row` of the images at h
   __device__ __forceinline__ void write(Row& x, unsigned char* h, int row, float scale, int dry = 0) const {
     float4(&v)[PIECES] = x.v;
-    const float rstd = x.center();
+    const float rstd = 1.f / sqrtf(x.center());
     unsigned char* to = place(h, row);
 #pragma unroll
     for (int i = 0; i < PIECES; i++) {
@@ -130,25 +130,45 @@ __device__ __forceinline__ void each_row(int rows, int warp, Enter enter, Work w
   }
 }
 
+// Rows first, first + step, .. of h = LN1(x), by a warp; each is asked for a row earlier.
+struct FirstNorm {
+  const ExactArgs& args;
+  int step;
+  Row next;
+  Norm norm;
+
+  __device__ __forceinline__ FirstNorm(const ExactArgs& args, int first, int step)
+      : args(args), step(step), next(begin(args, first)), norm(norm_of(args, thread_index() % 32)) {}
+  __device__ __forceinline__ void write(const Memory& memory, int row, float scale) {
+    Row x = next;
+    if (row + step < args.rows) next.fetch(args.x + static_cast<size_t>(row + step) * D, norm.lane);
+    if (row >= args.rows) return norm.write_zeros(memory.h(), row);
+    norm.write(x, memory.h(), row, scale);
+  }
+
+ private:
+  static __device__ __forceinline__ Row begin(const ExactArgs& args, int first) {
+    Row row;
+    row.fetch(args.x + static_cast<size_t>(min(first, args.rows - 1)) * D, thread_index() % 32);
+    return row;
+  }
+  static __device__ __forceinline__ Norm norm_of(const ExactArgs& args, int lane) {
+    const bool cast = args.phases & EXACT_CAST;
+    const float* gamma = cast ? args.weights + GAMMA1 : Memory(args).vectors() + V_GAMMA1;
+    static_assert(BETA1 - GAMMA1 == D && V_BETA1 - V_GAMMA1 == D, "beta behind gamma");
+    return Norm(gamma, gamma + D, !cast || reinterpret_cast<size_t>(args.weights) % 16 == 0, lane);
+  }
+};
+
 // h = LN1(x), by these blocks. meanwhile() is called when the first loads have left.
 template <class Meanwhile>
 __device__ __forceinline__ void first_norm(const ExactArgs& args, const Crew& by, Meanwhile meanwhile) {
   const Memory memory(args);
-  const bool cast = args.phases & EXACT_CAST;
-  const float* gamma = cast ? args.weights + GAMMA1 : memory.vectors() + V_GAMMA1;
-  const float* beta = cast ? args.weights + BETA1 : memory.vectors() + V_BETA1;
-  const int thread = thread_index(), lane = thread % 32, warp = thread / 32, step = by.size * WARPS;
-  Row next;
-  next.fetch(args.x + static_cast<size_t>(min(by.rank + warp * by.size, args.rows - 1)) * D, lane);
-  const Norm norm(gamma, beta, !cast || reinterpret_cast<size_t>(args.weights) % 16 == 0, lane);
+  const int warp = thread_index() / 32;
+  FirstNorm rows(args, by.rank + warp * by.size, by.size * WARPS);
   meanwhile();
-  const float scale = norm.scale();
-  each_row(by, memory.rows, warp, [&](int row) {
-    Row x = next;
-    if (row + step < args.rows) next.fetch(args.x + static_cast<size_t>(row + step) * D, lane);
-    if (row >= args.rows) return norm.write_zeros(memory.h(), row);
-    norm.write(x, memory.h(), row, scale);
-  });
+  const float scale = rows.norm.scale();
+  each_row(by, memory.rows, warp, [&](int row) { rows.write(memory, row, scale); });
 }
 
 /* Rows of residual + bias + the parts of a product. The residual of the first is asked for before the barrier behind the

@@ -37,9 +37,10 @@ struct Rings {
    the first time comes from far away, and there is a product's first tile to wait for. (Weights before the barrier of the grid, on which
    they do not depend, lose 1 us: the barrier waits behind them.) */
 struct Feeder {
-  bool wide, any;
+  bool wide, middle, any;
   uint32_t slot_bytes, barriers;
-  int pieces;
+  int slots, pieces;
+  size_t further;  // the second image of a middling tile's B, which may be of another group
   const unsigned char *from_a, *from_b;
 
   __device__ __forceinline__ Feeder(const ExactArgs& args, uint32_t shared, int matrix, int unit)
@@ -48,29 +49,36 @@ struct Feeder {
   __device__ __forceinline__ Feeder(const ExactArgs& args, uint32_t shared, int matrix, int unit, CutOf cut_here) {
     const Memory memory(args);
     const Cut cut = cut_here();
-    wide = cut.wide;
-    slot_bytes = wide ? Wide::SLOT_BYTES : Narrow::SLOT_BYTES;
+    wide = cut.wide, middle = cut.middle;
+    slots = wide ? Wide::SLOTS : middle ? Middling::SLOTS : Narrow::SLOTS;
+    slot_bytes = wide ? Wide::SLOT_BYTES : middle ? Middling::SLOT_BYTES : Narrow::SLOT_BYTES;
     barriers = shared + (wide ? Wide::FULL : Narrow::FULL);
     const int k_tiles = (matrix == MATRIX_PROJ ? FFN : D) / 64, k_blocks = k_tiles >> (31 - __clz(cut.splits));
-    const unsigned columns = columns_of(matrix) / (wide ? GROUP : 64), tiles = memory.rows / ROW_TILE * columns;
+    const unsigned n = wide ? GROUP : middle ? MIDDLE : 64, columns = columns_of(matrix) / n, tiles = memory.rows / ROW_TILE * columns;
     const unsigned part = unit / tiles, tile = unit - part * tiles, row = tile / columns, column = tile - row * columns;
     any = part < cut.splits;
     pieces = 2 * k_blocks;
     from_a = (matrix == MATRIX_PROJ ? memory.wide() : memory.h()) + activation_at(k_tiles, row * ROW_TILE, part * k_blocks, 0);
     from_b = memory.base + (matrix == MATRIX_QKV ? AT_QKV : matrix == MATRIX_ATTN ? AT_ATTN : matrix == MATRIX_FC ? AT_FC : AT_PROJ) +
-             weight_at(k_tiles, column * (wide ? GROUP : 64), part * k_blocks, 0);
+             weight_at(k_tiles, column * n, part * k_blocks, 0);
+    further = middle ? weight_at(k_tiles, column * n + 64, 0, 0) - weight_at(k_tiles, column * n, 0, 0) : 0;
   }
   // `place`: that of the ring, and the phase of its barriers
   __device__ __forceinline__ int run(int place, uint32_t ring) {
-    const int slots = wide ? Wide::SLOTS : Narrow::SLOTS;
+    const uint32_t empty = 8 * (wide ? Wide::BARRIERS : Narrow::BARRIERS);
 #pragma unroll 1
     for (int k = 0; k < pieces; k++) {
       const int stage = place < slots ? place : place - slots;
       const uint32_t to = ring + stage * slot_bytes, full = barriers + 8 * stage;
-      mbarrier_wait_or_fault(full + 8 * slots, place < slots);
+      mbarrier_wait_or_fault(full + empty, place < slots);
       mbarrier_expect(full, slot_bytes);
       bulk_load(to, from_a, Wide::A_BYTES, full);
-      bulk_load(to + Wide::A_BYTES, from_b, slot_bytes - Wide::A_BYTES, full);
+      if (middle) {
+        bulk_load(to + Wide::A_BYTES, from_b, IMAGE, full);
+        bulk_load(to + Wide::A_BYTES + IMAGE, from_b + further, IMAGE, full);
+      } else {
+        bulk_load(to + Wide::A_BYTES, from_b, slot_bytes - Wide::A_BYTES, full);
+      }
       from_a += 2 * IMAGE;
       from_b += 3 * IMAGE;
       if (++place == 2 * slots) place = 0;
@@ -81,7 +89,6 @@ struct Feeder {
   // then leaves at once.
   template <class Pass>
   __device__ __forceinline__ int run_behind(int place, uint32_t ring, bool feeds, Pass pass) {
-    const int slots = wide ? Wide::SLOTS : Narrow::SLOTS;
     uint32_t to, full;
     const auto await_place = [&] {
       const int stage = place < slots ? place : place - slots;
@@ -167,7 +174,7 @@ __device__ __forceinline__ void supply(const ExactArgs& args, uint32_t shared) {
     if (matrix == MATRIX_QKV) supplier.find_scales(0);
     supplier.pass();
     if (matrix != MATRIX_QKV) continue;
-    if (supplier.feeds) feed_attention(shared, args);
+    if (supplier.feeds) feed_attention(shared, args, WholeUnits{crew.rank, padded_rows(args) / ROW_TILE * HEADS}, BAR_Q + 8, [] {});
     supplier.find_scales(1);
   }
 }

@@ -18,8 +18,8 @@ constexpr float LONG_EXPONENT = 8.f, LONG_MOST = 32768.f, LONG_WILD = 1048576.f;
 constexpr int LONG_RUNS = 4, LONG_WORTH = 3;
 
 /* Where blocks leave parts of units: for each block two, one that a unit begins with and one that it goes on with, of a warp's sums as lanes have them. In
-   front of them, how many parts of the unit that a block has begun are there, for each warp; 0 before. They lie where the attention projection will
-   leave its parts. */
+   front of them, how many parts of the unit that a block has begun are there, for each warp; 0 before. They lie where other forms of the
+   exact block have parts of products. */
 struct LongParts {
   static constexpr int VECTORS = 9, BYTES = VECTORS * 512;  // of a warp: O, offsets and sums, 16 bytes a lane
   static constexpr int BLOCKS = 170, COUNTERS_BYTES = 8192;
@@ -33,20 +33,15 @@ struct LongParts {
   }
 };
 
-// Tiles of a unit: `tiles` from `tile` on, of `all`
-struct LongShare {
-  int unit, tile, tiles, all;
-};
-
 // What a block does, in its order; the same for both roles: its run of tiles of the units that are dealt out, then whole units.
 struct LongDeal {
-  int units, dealt, each;  // the first units are dealt out, of `each` tiles
-  unsigned piece;          // tiles of a run
-  unsigned at, end, whole;
+  int dealt, each;  // the first units are dealt out, of `each` tiles
+  unsigned piece;   // tiles of a run
+  unsigned at, end;
+  WholeUnits whole;
 
   __device__ __forceinline__ LongDeal(const ExactArgs& args, int rows) {
-    const int size = crew.size;
-    units = rows / ROW_TILE * HEADS;
+    const int size = crew.size, units = rows / ROW_TILE * HEADS;
     dealt = units % size;
     each = (min(args.seq_len, args.rows) + ROW_TILE - 1) / ROW_TILE;
     const unsigned tiles = dealt * each;
@@ -54,53 +49,19 @@ struct LongDeal {
     const bool alike = !args.causal && (args.seq_len >= args.rows || args.seq_len % ROW_TILE == 0);
     if (!alike || size > LongParts::BLOCKS || each <= static_cast<int>(piece) + LONG_WORTH) dealt = 0;
     at = dealt ? min(crew.rank * piece, tiles) : 0, end = dealt ? min(at + piece, tiles) : 0;
-    whole = dealt + crew.rank;
+    whole = {dealt + crew.rank, units};
   }
-  __device__ __forceinline__ bool next(const ExactArgs& args, const Memory& memory, LongShare& share) {
-    if (at < end) {
-      const unsigned unit = at / each, tile = at - unit * each, tiles = min(each - tile, end - at);
-      share = {static_cast<int>(unit), static_cast<int>(tile), static_cast<int>(tiles), each};
-      at += tiles;
-      return true;
-    }
-    if (whole >= static_cast<unsigned>(units)) return false;
-    const AttentionUnit u(args, memory, whole);
-    share = {static_cast<int>(whole), 0, u.tiles, u.tiles};
-    whole += crew.size;
+  __device__ __forceinline__ bool next(AttentionShare& share) {
+    if (at >= end) return whole.next(share);
+    const int unit = at / each, tile = at - unit * each;
+    share = {unit, tile, min(each - tile, static_cast<int>(end - at))};
+    at += share.some;
     return true;
   }
 };
 
-// By one thread.
-__device__ __forceinline__ void feed_long_attention(uint32_t shared, const ExactArgs& args) {
-  const Memory memory(args);
-  LongDeal deal(args, memory.rows);
-  Ring<1> q;
-  KvRing at;
-  const auto bring = [&](uint32_t to, uint32_t full, uint32_t empty, uint32_t parity, const unsigned char* from) {
-    mbarrier_wait_or_fault(empty, parity ^ 1);
-    mbarrier_expect(full, TILE_BYTES);
-    bulk_load(to, from, TILE_BYTES, full);
-  };
-  const size_t step = activation_at(QKV / 64, ROW_TILE, 0, 0), to_v = activation_at(QKV / 64, 0, HEADS, 0);
-  LongShare share;
-  bool more = deal.next(args, memory, share);
-  pdl_wait();
-#pragma unroll 1
-  for (; more; more = deal.next(args, memory, share)) {
-    const AttentionUnit u(args, memory, share.unit);
-    bring(shared + S_Q, shared + BAR_Q, shared + BAR_Q + 8, q.parity, memory.wide() + activation_at(QKV / 64, u.row, u.head, 0));
-    q.advance();
-    const unsigned char* from = memory.wide() + (u.first_tile + share.tile) * step + activation_at(QKV / 64, 0, HEADS + u.head, 0);
-#pragma unroll 1
-    for (int i = 0; i < 2 * share.tiles; i++) {  // K and V by turns
-      const uint32_t full = shared + BAR_KV + 8 * at.stage;
-      bring(shared + S_KV + at.stage * TILE_BYTES, full, full + 8 * KV_SLOTS, at.parity, from);
-      at.advance();
-      from += i % 2 ? step - to_v : to_v;
-    }
-  }
-}
+// Of Q, on which all threads that compute arrive: they read it themselves.
+constexpr int Q_EMPTY = BAR_END;
 
 struct LongConsumer {
   uint32_t q[2][4][4];     // hi and lo, 16 columns each
@@ -141,14 +102,6 @@ struct LongConsumer {
     for (int i = 0; i < 12; i++)
       Wgmma<64>::rs<1>(o, p[HALF][i < 4][i % 4], wgmma_further(vd, (i / 4 == 1 ? 2 * IMAGE : 0) + 2048 * (i % 4)), i != 0);
     wgmma_commit();
-  }
-  // Keys that a row does not see get no weight: those outside of [begin, end), counted from this thread's first one.
-  __device__ __forceinline__ void mask(const int (&begin)[2], const int (&end)[2]) {
-#pragma unroll
-    for (int i = 0; i < 32; i++) {
-      const int key = 8 * (i >> 2) + (i & 1), r = i >> 1 & 1;
-      if (key < begin[r] || key >= end[r]) s[i] = -INFINITY;
-    }
   }
   // Finds the largest scores, and offsets by them; `used`: those of this step.
   template <int HALF>
@@ -273,13 +226,14 @@ __device__ __forceinline__ void long_attention(uint32_t shared, const ExactArgs&
     if (thread_index() % 128 == 0) mbarrier_arrive(full(ring) + 8 * KV_SLOTS);
   };
   const auto next = [](KvRing& ring) { ring.advance(), ring.advance(); };
-  LongShare share;
-  bool more = deal.next(args, memory, share);
+  AttentionShare share;
+  bool more = deal.next(share);
   pdl_wait();
   const float inverse_scale = inverse(load(memory.scales() + SCALE_QKV)), c = 0.125f * 1.44269504089f * inverse_scale * inverse_scale;
 #pragma unroll 1
-  for (; more; more = deal.next(args, memory, share)) {
+  for (; more; more = deal.next(share)) {
     const AttentionUnit u(args, memory, share.unit);
+    const int tiles = share.tiles(u);
     const int first_row = u.row + 64 * group, bottom = args.rows - 1;
     // The keys that all rows of this warpgroup see, and those of this thread's two rows.
     const auto begins = [&](int row) { return sequence_begin(args, min(row, bottom)); };
@@ -291,25 +245,24 @@ __device__ __forceinline__ void long_attention(uint32_t shared, const ExactArgs&
     const auto mask = [&](int key) {
       if (key >= all_begin && key + KEYS <= all_end) return;
       const int left = key + lane % 4 * 2, begin[2] = {own_begin[0] - left, own_begin[1] - left}, end[2] = {own_end[0] - left, own_end[1] - left};
-      x.mask(begin, end);
+      mask_keys(x.s, begin, end);
     };
     mbarrier_wait_or_fault(shared + BAR_Q, q_ring.parity);
     q_ring.advance();
     x.load_queries(shared + S_Q + group * IMAGE + warp % 4 * BOX_BYTES, lane);
-    named_barrier_sync(GROUP_BARRIER + group, 128);
-    if (thread % 128 == 0) mbarrier_arrive(shared + BAR_Q + 8);
     mbarrier_wait_or_fault(full(k), k.parity);
     wgmma_fence();
     x.issue_scores(place(k));
     wgmma_wait<0>();
+    mbarrier_arrive(shared + Q_EMPTY);
     int key = (u.first_tile + share.tile) * ROW_TILE;
 #pragma unroll 1
-    for (int left = share.tiles;; key += ROW_TILE) {
+    for (int left = tiles;; key += ROW_TILE) {
       mask(key);
       x.probabilities<0>(c);
       wgmma_wait<0>();
       x.add_output<1>();
-      if (left < share.tiles) {
+      if (left < tiles) {
         release(v);
         next(v);
       }
@@ -341,9 +294,9 @@ __device__ __forceinline__ void long_attention(uint32_t shared, const ExactArgs&
     next(v);
 #pragma unroll
     for (int r = 0; r < 2; r++) x.sum[r] = quad_sum(x.sum[r]);
-    if (share.tiles < share.all) {
-      const unsigned begin = static_cast<unsigned>(share.unit) * share.all;
-      const int first = begin / deal.piece, last = (begin + share.all - 1) / deal.piece;
+    if (tiles < u.tiles) {
+      const unsigned begin = share.unit * u.tiles;
+      const int first = begin / deal.piece, last = (begin + u.tiles - 1) / deal.piece;
       if (!x.meet_parts(LongParts(memory), first, crew.rank - first, last - first + 1, warp, lane)) continue;
     }
     const float part[2] = {1.f / x.sum[0], 1.f / x.sum[1]};

@@ -1,5 +1,5 @@
-/* The end of the exact block of many rows where few blocks share a tile of its last product: their sums, bias and residual become output without a way through
-   memory. Limiter: reads and writes, at 16 bytes a clock. */
+/* The end of the projections of the exact block of many rows where few blocks share a tile: their sums, bias and residual become x1, or output, without a way
+   through memory. Limiter: reads and writes, at 16 bytes a clock. */
 #pragma once
 
 #include "common/cluster_sm90a.cuh"
@@ -7,19 +7,34 @@
 
 namespace exact90 {
 
-// output = x1 + sum * scale + b_proj: of a warp's 16 rows HALVES times 32 columns from `column` on, whole lines by way of its box
+// Between the stages of the block: to = residual + a product + bias, (rows, D) each but for the bias
+struct LongResidual {
+  const float *residual, *bias;
+  float* to;
+  int rows;
+
+  static __device__ __forceinline__ LongResidual of_attention(const ExactArgs& args) {
+    const Memory memory(args);
+    return {args.x, memory.vectors() + V_B_ATTN, memory.x1(), args.rows};
+  }
+  static __device__ __forceinline__ LongResidual of_output(const ExactArgs& args) {
+    const Memory memory(args);
+    return {memory.x1(), memory.vectors() + V_B_PROJ, args.output, args.rows};
+  }
+};
+
+// Of a warp's 16 rows HALVES times 32 columns from `column` on, whole lines by way of its box; the product is sum * scale.
 template <int HALVES>
-__device__ __forceinline__ void finish_long_rows(uint32_t shared, const ExactArgs& args, int first_row, int column, const float (&sum)[16 * HALVES],
+__device__ __forceinline__ void finish_long_rows(uint32_t shared, const LongResidual& of, int first_row, int column, const float (&sum)[16 * HALVES],
                                                  float scale) {
   const int thread = thread_index(), lane = thread % 32, warp = thread / 32, top = first_row + warp * 16 + lane / 8;
   const uint32_t box = shared + S_BOX + warp * BOX_BYTES;
-  const Memory memory(args);
   const size_t at = static_cast<size_t>(top) * D + column + lane % 8 * 4;
-  const float *residual = memory.x1() + at, *bias = memory.vectors() + V_B_PROJ + column + lane % 8 * 4;
-  float4 x1[2][4];
+  const float *residual = of.residual + at, *bias = of.bias + column + lane % 8 * 4;
+  float4 old[2][4];
   const auto fetch = [&](int half) {
 #pragma unroll
-    for (int i = 0; i < 4; i++) x1[half % 2][i] = top + 4 * i < args.rows ? load_4(residual + 4 * i * D + 32 * half) : make_float4(0.f, 0.f, 0.f, 0.f);
+    for (int i = 0; i < 4; i++) old[half % 2][i] = top + 4 * i < of.rows ? load_4(residual + 4 * i * D + 32 * half) : make_float4(0.f, 0.f, 0.f, 0.f);
   };
   fetch(0);
 #pragma unroll
@@ -33,15 +48,16 @@ __device__ __forceinline__ void finish_long_rows(uint32_t shared, const ExactArg
     for (int i = 0; i < 4; i++) {
       float4 v = load_shared_4(box + swizzle_128(4 * i + lane / 8, lane % 8));
       add(v, b);
-      add(v, x1[half % 2][i]);
-      if (top + 4 * i < args.rows) __stcg(reinterpret_cast<float4*>(args.output + at + 4 * i * D + 32 * half), v);
+      add(v, old[half % 2][i]);
+      if (top + 4 * i < of.rows) __stcg(reinterpret_cast<float4*>(of.to + at + 4 * i * D + 32 * half), v);
     }
   }
 }
 
 // How two blocks of a cluster add up what they have of a tile: each sends the half of the columns that the other one finishes.
+template <class F>
 struct LongExchange {
-  static constexpr int VECTORS = GROUP / 2 / 8, BYTES = VECTORS * 512;  // of a warp: 16 bytes a lane each
+  static constexpr int VECTORS = F::BN / 2 / 8, BYTES = VECTORS * 512;  // of a warp: 16 bytes a lane each
   static constexpr int RECEIVED = BAR_END;
   static_assert(RECEIVED + 8 <= S_BARRIERS + 512 && 2 * WARPS * BYTES <= RING_BYTES, "room");
   uint32_t shared;
@@ -54,15 +70,12 @@ struct LongExchange {
     cluster_arrive();
     cluster_wait();
   }
+  // By one thread, before all else
+  __device__ __forceinline__ void expect() const { mbarrier_expect(shared + RECEIVED, WARPS * BYTES); }
   // By the threads that compute. The caller waits for the cluster once more when it is done with its half.
-  __device__ __forceinline__ void add(float (&own)[GROUP / 4], const float (&sum)[GROUP / 2], int rank) const {
+  __device__ __forceinline__ void add(float (&own)[F::BN / 4], const float (&sum)[F::BN / 2], int rank) const {
     const int thread = thread_index(), warp = uniform_group() * 4 + thread % 128 / 32, lane = thread % 32;
     const uint32_t here = shared + S_RING + warp * BYTES, there = here + WARPS * BYTES;
-    if (thread == 0) {
-      mbarrier_init(shared + RECEIVED, 1);
-      fence_mbarrier_init();
-      mbarrier_expect(shared + RECEIVED, WARPS * BYTES);
-    }
     cluster_arrive();
     cluster_wait();  // all warps of both have left the rings, and the barriers are there
 #pragma unroll

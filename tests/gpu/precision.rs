@@ -151,7 +151,7 @@ pub fn exact(arch: Arch) {
     for kind in &KINDS {
         let host_weights = weights_of(kind, 80);
         let weights = Memory::of(&host_weights);
-        for seq_len in [1, 4, 7, 33, 48, 64, 130, 513] {
+        for seq_len in [1, 4, 7, 33, 48, 64, 130, 400, 513] {
             let x = Random::new(seq_len as u64).uniforms(seq_len * D);
             let got = call(arch, &x, &weights, Exact);
             check_exact(&got, &x, &host_weights, 1, false, &format!("{}, seq_len {seq_len}", kind.name));
@@ -200,7 +200,7 @@ fn is_exact(arch: Arch, got: &[f32], exact: &[f32], x: &[f32]) -> bool {
 }
 
 /// Exact of many rows, causal and not, in one sequence and in several, is what the kernel has that computes calls again; and a call twice has the same bits.
-/// On Hopper the lengths are those of every way in which attention and the last product are cut.
+/// On Hopper the lengths are those of every way in which attention and the products are cut.
 pub fn exact_of_many_rows(arch: Arch) {
     // Scores of 1e8 and more, whose differences alone may become exponents.
     let mut loud = weights_of(&KINDS[0], 94);
@@ -208,9 +208,21 @@ pub fn exact_of_many_rows(arch: Arch) {
         row[..2 * D].iter_mut().for_each(|w| *w *= 3e4);
     }
     let weights = [weights_of(&KINDS[5], 94), loud].map(|weights| Memory::of(&weights));
-    let shapes = [(1, 600), (1, 1100), (1, 1536), (1, 1850), (1, 2300), (1, 3000), (7, 130), (5, 256), (40, 33)];
+    let shapes = [
+        (1, 400),
+        (1, 600),
+        (1, 1100),
+        (1, 1536),
+        (1, 1850),
+        (1, 2300),
+        (1, 3000),
+        (1, 4300),
+        (7, 130),
+        (5, 256),
+        (40, 33),
+    ];
     for (weights, causal) in weights.iter().flat_map(|weights| [(weights, false), (weights, true)]) {
-        let [exact, auto] = [Exact, Auto].map(|precision| prepared(arch, weights, precision, causal, 3000));
+        let [exact, auto] = [Exact, Auto].map(|precision| prepared(arch, weights, precision, causal, 4300));
         for (batch, seq_len) in shapes {
             let x = Random::new((batch * seq_len) as u64).uniforms(batch * seq_len * D);
             let [got, again] = [&exact, &auto].map(|block| forward(block, &x, batch));
