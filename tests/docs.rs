@@ -1,0 +1,56 @@
+//! What the documents for readers say of the tree: the files that they name are there, and the lengths are those of the plans.
+
+use std::path::Path;
+
+use solve::cuda::exact_chain;
+use solve::cuda::hopper::plan::{DIRECT_ROWS, FEW_ROWS, SHARED_ROWS};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(Path::new(ROOT).join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The words between backticks that are files of the tree, or would be.
+fn files(text: &str) -> impl Iterator<Item = &str> {
+    let of_the_tree = |word: &&str| {
+        let named = [".cuh", ".cu", ".rs", ".md", ".h"].iter().any(|ending| word.ends_with(ending));
+        named && word.contains('/') && !word.contains(['*', '<', '{', ' '])
+    };
+    text.split('`').skip(1).step_by(2).filter(of_the_tree)
+}
+
+#[test]
+fn files_that_documents_name_are_there() {
+    for (document, folders) in [
+        ("README.md", &[""][..]),
+        ("CONTRIBUTING.md", &[""]),
+        ("cuda/README.md", &["", "cuda"]),
+        ("cuda/NOTES.md", &["", "cuda"]),
+    ] {
+        let text = read(document);
+        for file in files(&text) {
+            let there = folders.iter().any(|folder| Path::new(ROOT).join(folder).join(file).exists());
+            assert!(there, "{document} names {file}");
+        }
+    }
+    assert!(files(&read("cuda/README.md")).count() > 10, "they are looked for");
+}
+
+#[test]
+fn the_guide_has_the_lengths_of_the_plans() {
+    let guide = read("cuda/README.md");
+    let chain = exact_chain::ROWS;
+    let rows = [
+        format!("| 1 to {FEW_ROWS} |"),
+        format!("| {} to {DIRECT_ROWS} |", FEW_ROWS + 1),
+        format!("| {} to 128 |", DIRECT_ROWS + 1),
+        format!("| 129 to {SHARED_ROWS} |"),
+        format!("| {} and more |", SHARED_ROWS + 1),
+        format!("| {} to {} |", chain.start(), chain.end()),
+        format!("other lengths from {} on", chain.end() + 1),
+    ];
+    for row in rows {
+        assert!(guide.contains(&row), "no '{row}'");
+    }
+}
