@@ -2,8 +2,11 @@
 
 use std::path::Path;
 
+use solve::cuda::block::Shape;
+use solve::cuda::exact;
 use solve::cuda::exact_chain;
-use solve::cuda::hopper::plan::{DIRECT_ROWS, FEW_ROWS, SHARED_ROWS};
+use solve::cuda::hopper::plan::{Chip, DIRECT_ROWS, FEW_ROWS, Kernel, SHARED_ROWS, forward};
+use solve::precision::SolvePrecision;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -41,7 +44,21 @@ fn files_that_documents_name_are_there() {
 fn the_guide_has_the_lengths_of_the_plans() {
     let guide = read("cuda/README.md");
     let chain = exact_chain::ROWS;
+    // An H200
+    let chip = Chip { sms: 132, clusters: [66, 30, 15], heads: [17, 15, 15] };
+    let is_fused = |&rows: &usize| {
+        let (batch, seq_len, precision) = (1, rows, SolvePrecision::Fast);
+        let (causal, prepared, guarded, rescued) = (false, false, true, false);
+        let plan = forward(chip, Shape { batch, seq_len, causal, prepared, precision, guarded, rescued }, true);
+        plan.iter().any(|launch| matches!(launch.kernel, Kernel::QkvAttention { .. }))
+    };
+    let fused: Vec<usize> = (1..5000).filter(is_fused).collect();
+    let quartered: Vec<usize> = (1..5000).filter(|&rows| exact::quartered(chip.sms, rows)).collect();
+    let range = |rows: &[usize]| format!("| {} to {}", rows[0], rows[rows.len() - 1]);
     let rows = [
+        range(&fused) + ", one sequence, not causal |",
+        range(&quartered) + " on 132 multiprocessors |",
+        format!("| 1 to {} (", chain.start() - 1),
         format!("| 1 to {FEW_ROWS} |"),
         format!("| {} to {DIRECT_ROWS} |", FEW_ROWS + 1),
         format!("| {} to 128 |", DIRECT_ROWS + 1),
