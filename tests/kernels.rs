@@ -53,7 +53,7 @@ fn hopper_names() -> Vec<String> {
     }
     all.into_iter()
         .map(hopper::kernels::symbol)
-        .chain(["exact", "exact_few", "exact_quartered"].map(Into::into))
+        .chain(["exact", "exact_few"].map(Into::into))
         .chain(exact_chain::Kernel::all().map(exact_chain::Kernel::symbol))
         .chain(exact_long::Kernel::all().map(exact_long::Kernel::symbol))
         .collect()

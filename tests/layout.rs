@@ -10,6 +10,7 @@ use solve::cuda::arch::Arch;
 use solve::cuda::exact;
 use solve::cuda::exact_chain;
 use solve::cuda::exact_long;
+use solve::cuda::exact_work::{self, Call};
 use solve::cuda::hopper::plan::{
     ATTENTION, ATTENTION_PROJ, Chip, DEALT_KEYS, Gemm, Launch, PART_BYTES, attention_forms, direct, product,
     qkv_attention, shared,
@@ -304,22 +305,27 @@ fn exact_chain(nvcc: &Path) {
     check(nvcc, "exact_chain", &format!("{}using namespace exact90;\n", headers.concat()), &equal);
 }
 
-/// The same of the chain for many rows.
+/// The same of the chain for many rows, and what the host hands over to it.
 fn exact_long(nvcc: &Path) {
+    let call = Call { sms: 132, fours: 30, rows: 512, seq_len: 512, causal: false, casts: true };
+    let (work, [_, qkv, attn, fc, all]) = (call.work(), exact_work::SLABS);
     let equal = [
         ("LONG_BEGIN_THREADS", exact_long::BEGIN_THREADS as usize),
         ("LONG_NORM_THREADS", exact_long::NORM_THREADS as usize),
         ("ROW_TILE", exact_long::ROW_TILE),
-        ("GROUP", exact_long::WIDE),
-        ("MIDDLE", exact_long::MIDDLE),
+        ("WIDEST", exact_long::WIDE),
+        ("SLABS_QKV", qkv),
+        ("SLABS_ATTN", attn - qkv),
+        ("SLABS_FC", fc - attn),
+        ("SLABS_PROJ", all - fc),
+        ("LongParts::BLOCKS", exact_work::RUN_BLOCKS),
+        ("sizeof(LongTiles)", 8 * work.qkv.words().len()),
+        ("sizeof(LongRuns)", 8 * work.runs.words().len()),
+        ("sizeof(LongSlabs)", 8 * work.slabs[0].words().len()),
     ]
-    .map(|(name, value)| (format!("exact90::{name}"), value));
-    check(
-        nvcc,
-        "exact_long",
-        "#include \"exact/exact_gemm_sm90a.cuh\"\n#include \"exact/long_norm_sm90a.cuh\"\n",
-        &equal,
-    );
+    .map(|(expression, value)| (expression.to_owned(), value));
+    let headers = ["attention", "norm", "work"].map(|part| format!("#include \"exact/long_{part}_sm90a.cuh\"\n"));
+    check(nvcc, "exact_long", &format!("{}using namespace exact90;\n", headers.concat()), &equal);
 }
 
 fn exact_forms(nvcc: &Path) {

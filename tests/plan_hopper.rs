@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use solve::cuda::block::Shape;
-use solve::cuda::exact;
 use solve::cuda::exact_chain;
 use solve::cuda::exact_long;
+use solve::cuda::exact_work::{self, Call, Tiles};
 use solve::cuda::hopper::plan::{
     ATTENTION, ATTENTION_PROJ, CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, Chip, DIRECT_ROWS, Dealing, FEW, FEW_ROWS, FewWeights,
     Gemm, Kernel, Launch, SHARED_ROWS, attention_forms, dealing, direct, forward, prepare, product, qkv_attention,
@@ -478,50 +478,92 @@ fn exact_chains_cover_everything_once() {
     assert_eq!(first_and_last, [false, true, true, false]);
 }
 
-/// The projections of the chain for many rows have a block for each tile, or its half, at once, or else go round in the largest tiles; and the chain names no
-/// kernel that is not loaded.
+/// Calls of the chain for many rows on every number of SMs, in one sequence, in several that end within a tile, causal, and prepared.
+fn long_calls() -> impl Iterator<Item = (String, Call)> {
+    let lengths = SMS.into_iter().flat_map(|sms| (exact_long::FROM_ROWS..=6000).map(move |rows| (sms, rows)));
+    lengths.flat_map(|(sms, rows)| {
+        [(rows, false, true), (rows, false, false), (rows, true, true), (100, false, true)].map(
+            |(seq_len, causal, casts)| {
+                let call = Call { sms, fours: sms / 4 * 10 / 11, rows, seq_len, causal, casts };
+                (format!("{rows} rows of {seq_len}, causal {causal}, casts {casts}, {sms} SMs"), call)
+            },
+        )
+    })
+}
+
+/// The projections have all blocks of all tiles at once, or else go round in the largest tiles; and the chain names no kernel that is not loaded.
 #[test]
 fn long_exact_chains_have_all_their_tiles() {
     use exact_long::{Kernel, WIDE};
     let all: Vec<_> = exact_long::Kernel::all().collect();
-    for sms in SMS {
-        for rows in exact_long::FROM_ROWS..=6000 {
-            let what = format!("{rows} rows, {sms} SMs");
-            let plan = exact_long::plan(sms, rows);
-            assert!(plan.iter().all(|kernel| all.contains(kernel)), "{what}");
-            let [
-                Kernel::Begin,
-                Kernel::Qkv,
-                Kernel::Attention,
-                Kernel::AttnProj(attn),
-                Kernel::Norm2,
-                Kernel::Fc,
-                Kernel::Proj(proj),
-            ] = plan
-            else {
-                panic!("{what}: {plan:?}")
-            };
-            for (cut, kernel) in [(attn, plan[3]), (proj, plan[6])] {
-                let (blocks, tiles) = (kernel.blocks(sms, rows), rows.div_ceil(128) * (768 / cut.columns));
-                assert!(blocks <= sms, "{what}: {cut:?}");
-                assert!(blocks == tiles * cut.splits || (cut.columns == WIDE && cut.splits == 1), "{what}: {cut:?}");
-            }
-            assert!(Kernel::Norm2.blocks(sms, rows) * exact_long::NORM_THREADS as usize / 32 >= rows, "{what}");
+    for (what, call) in long_calls() {
+        let plan = exact_long::plan(call, &call.work());
+        assert!(plan.iter().all(|kernel| all.contains(kernel)), "{what}");
+        let [
+            Kernel::Begin,
+            Kernel::Qkv(_),
+            attention @ (Kernel::Attention | Kernel::AttentionHalves),
+            Kernel::AttnProj(_),
+            Kernel::Norm2,
+            Kernel::Fc(_),
+            Kernel::Proj(_),
+        ] = plan
+        else {
+            panic!("{what}: {plan:?}")
+        };
+        let halves = 24 * call.rows.div_ceil(128) <= call.sms;
+        assert_eq!(attention == Kernel::AttentionHalves, halves, "{what}");
+        for kernel in [plan[3], plan[6]] {
+            let cut = kernel.cut().expect("a projection's");
+            let (blocks, tiles) = (kernel.blocks(call.sms, call.rows), call.rows.div_ceil(128) * (768 / cut.columns));
+            assert!(blocks <= call.sms && (cut.splits < 4 || blocks <= 4 * call.fours), "{what}: {cut:?}");
+            assert!(blocks == tiles * cut.splits || (cut.columns == WIDE && cut.splits == 1), "{what}: {cut:?}");
         }
+        assert!(
+            Kernel::Norm2.blocks(call.sms, call.rows) * exact_long::NORM_THREADS as usize / 32 >= call.rows,
+            "{what}"
+        );
     }
 }
 
-/// The kernel that knows only one way to cut products waits for blocks that another way would not have.
 #[test]
-fn quartered_exact_blocks_are_those_that_fill_the_chip_once() {
-    for rows in 1..=5000 {
-        assert_eq!(exact::quartered(132, rows), (897..=1024).contains(&rows), "{rows} rows");
-        for sms in 1..=200 {
-            let tiles = rows.div_ceil(128);
-            assert!(
-                !exact::quartered(sms, rows) || (36 * tiles > 2 * sms && 16 * tiles <= sms && tiles <= 8),
-                "{rows} rows, {sms} SMs"
-            );
+fn long_exact_chains_compute_everything_once() {
+    for (what, call) in long_calls() {
+        let (work, row_tiles) = (call.work(), call.rows.div_ceil(128));
+        for (tiles, n) in [(work.qkv, 2304), (work.fc, 3072)] {
+            let columns = exact_work::FORMS[tiles.form].0;
+            assert_eq!(192 * tiles.wide + columns * tiles.rest, row_tiles * n, "{what}: {tiles:?}");
+            // Tiles of other columns are at most one for each SM, behind whole rounds, and do not go across the end of a row.
+            let behind = tiles.wide.is_multiple_of(call.sms) && (192 * tiles.wide).is_multiple_of(columns);
+            let is_rest = tiles.rest > 0 && tiles.rest <= call.sms && behind && n.is_multiple_of(columns);
+            assert!(is_rest || (tiles.rest == 0 && columns == 192), "{what}: {tiles:?}");
         }
+        assert!(work.fc.form < exact_work::FC_FORMS, "{what}");
+        let runs = work.runs;
+        assert!(runs.dealt == 0 || (!call.causal && runs.run * call.sms >= runs.dealt * runs.each), "{what}: {runs:?}");
+        assert!(runs.dealt == 0 || runs.dealt == row_tiles * 12 % call.sms, "{what}: {runs:?}");
+    }
+}
+
+/// Each slab is split once, before it is needed, and by blocks that have no unit in the last round of their kernel.
+#[test]
+fn long_exact_chains_split_every_slab_in_time() {
+    for (what, call) in long_calls() {
+        let work = call.work();
+        let [front, in_qkv, in_attention, in_fc] = work.slabs;
+        let all = if call.casts { exact_work::SLABS } else { [0; 5] };
+        let ends = work.slabs.map(|slabs| slabs.end);
+        assert!(front.begin == 0 && front.block == 0 && in_fc.end == all[4], "{what}: {:?}", work.slabs);
+        assert!((0..4).all(|stage| ends[stage] >= all[stage + 1]), "{what}: {:?}", work.slabs);
+        let last = |tiles: Tiles| if tiles.rest > 0 { tiles.rest } else { tiles.wide };
+        let units = call.rows.div_ceil(128) * if call.halves() { 24 } else { 12 };
+        for (before, slabs, units) in
+            [(front, in_qkv, last(work.qkv)), (in_qkv, in_attention, units), (in_attention, in_fc, last(work.fc))]
+        {
+            assert_eq!(slabs.begin, before.end, "{what}");
+            let idle = slabs.block == units % call.sms && slabs.block > 0;
+            assert!(slabs.begin == slabs.end || idle, "{what}: {slabs:?}");
+        }
+        assert!(work.runs.dealt == 0 || in_attention.begin == in_attention.end, "{what}: nobody is idle");
     }
 }

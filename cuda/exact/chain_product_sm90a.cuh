@@ -7,19 +7,20 @@
    Limiter: shared memory, of which wgmma reads 128 bytes a clock, and the converters' latency. */
 #pragma once
 
-#include "common/cluster_sm90a.cuh"
 #include "common/copy_sm90a.cuh"
 #include "common/sync_sm90a.cuh"
 #include "common/tma_sm90a.cuh"
 #include "common/wgmma_sm90a.cuh"
 #include "exact/chain_operand_sm90a.cuh"
+#include "exact/exchange_sm90a.cuh"
 
 namespace exact90 {
 
 constexpr int PATCH = 32;  // columns of B that have one scale
 
 template <int N_, int K_, int WARPGROUPS_, int BN_, int SPLITS_>
-struct ChainShape {
+struct ChainShape : Exchange<4 * WARPGROUPS_, BN_, SPLITS_> {
+  using Sums = Exchange<4 * WARPGROUPS_, BN_, SPLITS_>;
   static constexpr int N = N_, K = K_, SPLITS = SPLITS_;  // SPLITS: blocks of a cluster that share a tile, each with its part of K
   static constexpr int WARPGROUPS = WARPGROUPS_, WARPS = 4 * WARPGROUPS, MULTIPLIERS = 32 * WARPS, BN = BN_;  // of 64 rows each
   static constexpr int K_TILES = K / 64 / SPLITS, PARTS = 2 * K_TILES;                                        // of a block
@@ -35,11 +36,7 @@ struct ChainShape {
   static constexpr int A_SCALES = STAGES * STAGE_BYTES, B_SCALES = A_SCALES + WARPGROUPS * A_SCALES_BYTES, BIAS = A_SCALES + SCALES_BYTES;
   static constexpr int FULL = BIAS + BIAS_BYTES, EMPTY = FULL + 8 * STAGES, SCALED = EMPTY + 8 * STAGES, RECEIVED = SCALED + 8;
   static constexpr int SHARED_BYTES = FULL + BARRIERS_BYTES + ALIGNMENT;
-  // What a warp has of a tile is 16 rows, one or more pieces of them. Of a cluster's tile each block finishes OWN pieces, a warp of it OCTETS x 8 columns.
-  static constexpr int PIECES = SPLITS > WARPS ? SPLITS / WARPS : 1, PIECE = 16 * BN * 4 / PIECES, OWN = WARPS * PIECES / SPLITS;
-  static constexpr int OCTETS = BN / 8 / SPLITS, EACH = SPLITS > 1 ? WARPS / OWN : 1;  // EACH: warps that finish a piece
-  // Where the ring was: what goes to the others, what comes from them, the warps' boxes
-  static constexpr int INCOMING = SPLITS > 1 ? WARPS * PIECES * PIECE : 0, BOXES = INCOMING + (SPLITS > 1 ? SPLITS * OWN * PIECE : 0);
+  static constexpr int BOXES = SPLITS > 1 ? Sums::BYTES : 0;  // of the warps, where the ring was, behind what is exchanged
   static_assert(K % (64 * SPLITS) == 0 && N % BN == 0 && BN % PATCH == 0 && BN % (8 * SPLITS) == 0, "whole tiles");
   static_assert(STAGES >= 2 && BOXES + WARPS * 2048 <= STAGES * STAGE_BYTES && RECEIVED + 8 - FULL <= BARRIERS_BYTES, "fits");
 };
@@ -161,47 +158,6 @@ __device__ __forceinline__ void chain_multiply(float (&sum)[S::BN / 2], uint32_t
   }
 }
 
-// What the blocks of a cluster add up to, in the order of their ranks: of OCTETS x 8 columns of 16 rows
-template <class S>
-__device__ __forceinline__ void chain_exchange(float (&all)[4 * S::OCTETS], const float (&sum)[S::BN / 2], uint32_t base, int warp, int rank) {
-  constexpr int QUADS = S::BN / 8 / S::PIECES;  // accumulators by fours that a lane has of a piece
-  const int lane = threadIdx.x % 32;
-  const uint32_t incoming = base + S::INCOMING;
-  cluster_arrive();
-  cluster_wait();  // all blocks have their barriers, and all warps have left the rings
-#pragma unroll
-  for (int p = 0; p < S::PIECES; p++) {
-    const int piece = warp * S::PIECES + p, to = piece / S::OWN;
-    const uint32_t there = incoming + (rank * S::OWN + piece % S::OWN) * S::PIECE, here = to == rank ? there : base + piece * S::PIECE;
-#pragma unroll
-    for (int i = 0; i < QUADS; i++) {
-      const float* const v = sum + 4 * (QUADS * p + i);
-      store_shared_4(here + 512 * i + 16 * lane, make_float4(v[0], v[1], v[2], v[3]));
-    }
-    if (to == rank) {
-      mbarrier_arrive(base + S::RECEIVED);
-    } else {
-      fence_async_shared();
-      __syncwarp();
-      if (elect_one()) cluster_copy(cluster_address(there, to), here, S::PIECE, cluster_address(base + S::RECEIVED, to));
-      __syncwarp();
-    }
-  }
-  mbarrier_wait_or_fault(base + S::RECEIVED, 0);
-  cluster_arrive();
-  const uint32_t from = incoming + warp / S::EACH * S::PIECE + warp % S::EACH * (512 * S::OCTETS) + 16 * lane;
-#pragma unroll
-  for (int i = 0; i < S::OCTETS; i++) {
-    float4 v = load_shared_4(from + 512 * i);
-#pragma unroll
-    for (int p = 1; p < S::SPLITS; p++) {
-      const float4 u = load_shared_4(from + p * (S::OWN * S::PIECE) + 512 * i);
-      v = make_float4(v.x + u.x, v.y + u.y, v.z + u.z, v.w + u.w);
-    }
-    all[4 * i] = v.x, all[4 * i + 1] = v.y, all[4 * i + 2] = v.z, all[4 * i + 3] = v.w;
-  }
-}
-
 // A tile of BM rows and the columns from n on. A thread finishes pairs of neighbouring columns, 8 apart, of two rows: epilogue.prepare(row, column) before the
 // product, epilogue.finish(sums, row, column) behind it.
 template <class S, class Epilogue>
@@ -215,7 +171,7 @@ __device__ __forceinline__ void chain_product(const Operand& a, const float* b, 
       mbarrier_init(base + S::EMPTY + 8 * s, S::MULTIPLIERS);
     }
     mbarrier_init(base + S::SCALED, 1);
-    if (S::SPLITS > 1) mbarrier_init(base + S::RECEIVED, 1 + 32 * S::OWN);
+    if (S::SPLITS > 1) mbarrier_init(base + S::RECEIVED, S::ARRIVALS);
     fence_mbarrier_init();
   }
   __syncthreads();
@@ -230,12 +186,7 @@ __device__ __forceinline__ void chain_product(const Operand& a, const float* b, 
       chain_bring<S>(base, a, row_tile, first_k);
     }
     __syncwarp();
-    if (S::SPLITS > 1) {
-      cluster_arrive();
-      cluster_wait();
-      cluster_arrive();
-      cluster_wait();
-    }
+    if (S::SPLITS > 1) stand_by();
     return;
   }
   registers_increase<176>();
@@ -244,7 +195,7 @@ __device__ __forceinline__ void chain_product(const Operand& a, const float* b, 
   const int piece = S::SPLITS > 1 ? rank * S::OWN + warp / S::EACH : warp;
   const int row = row_tile * TILE_ROWS + piece / S::PIECES * 16 + lane / 4;
   const int column = n + piece % S::PIECES * (S::BN / S::PIECES) + (S::SPLITS > 1 ? warp % S::EACH * (8 * S::OCTETS) : 0) + lane % 4 * 2;
-  if (S::SPLITS > 1 && threadIdx.x == 0) mbarrier_expect(base + S::RECEIVED, (S::SPLITS - 1) * S::OWN * S::PIECE);
+  if (S::SPLITS > 1 && threadIdx.x == 0) expect_sums<S>(base + S::RECEIVED);
   if (threadIdx.x < S::BN) store_shared(base + S::BIAS + 4 * threadIdx.x, load_input(epilogue.bias + n + threadIdx.x));
   epilogue.prepare(row, column);
   float sum[S::BN / 2];
@@ -255,7 +206,7 @@ __device__ __forceinline__ void chain_product(const Operand& a, const float* b, 
     epilogue.finish(sum, row, column, bias, box);
   } else {
     float all[4 * S::OCTETS];
-    chain_exchange<S>(all, sum, base, warp, rank);
+    exchange_sums<S>(all, sum, base, base + S::RECEIVED, warp, rank);
     epilogue.finish(all, row, column, bias, box);
     cluster_wait();  // the peers have what this block sent
   }

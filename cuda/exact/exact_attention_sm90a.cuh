@@ -29,12 +29,13 @@ __device__ __forceinline__ int sequence_begin(const ExactArgs& args, int row) {
 struct AttentionUnit {
   int head, row, first_tile, tiles;
 
-  __device__ __forceinline__ AttentionUnit(const ExactArgs& args, const Memory& memory, int unit) {
+  // Of so many rows, or half as many
+  __device__ __forceinline__ AttentionUnit(const ExactArgs& args, const Memory& memory, int unit, int height = ROW_TILE) {
     head = unit % HEADS;
     int tile = unit / HEADS;
-    if (args.causal) tile = memory.rows / ROW_TILE - 1 - tile;
-    row = tile * ROW_TILE;
-    const int last = min(row + ROW_TILE, args.rows) - 1;
+    if (args.causal) tile = memory.rows / height - 1 - tile;
+    row = tile * height;
+    const int last = min(row + height, args.rows) - 1;
     const int end = args.causal ? last + 1 : sequence_begin(args, last) + args.seq_len;
     first_tile = sequence_begin(args, row) / ROW_TILE;
     tiles = (end - 1) / ROW_TILE + 1 - first_tile;
@@ -61,8 +62,8 @@ struct WholeUnits {
   }
 };
 
-// What a block does, by one thread. `q_empty`: where who computes arrives for Q. enter() returns when Q, K and V are there.
-template <class Deal, class Enter>
+// What a block does, by one thread: units of HEIGHT rows. `q_empty`: where who computes arrives for Q. enter() returns when Q, K and V are there.
+template <int HEIGHT = ROW_TILE, class Deal, class Enter>
 __device__ __forceinline__ void feed_attention(uint32_t shared, const ExactArgs& args, Deal deal, int q_empty, Enter enter) {
   const Memory memory(args);
   Ring<1> q;
@@ -78,9 +79,9 @@ __device__ __forceinline__ void feed_attention(uint32_t shared, const ExactArgs&
   enter();
 #pragma unroll 1
   for (; more; more = deal.next(share)) {
-    const AttentionUnit u(args, memory, share.unit);
-    const int pieces = 2 * share.tiles(u);
-    bring(shared + S_Q, shared + BAR_Q, shared + q_empty, q.parity, memory.wide() + activation_at(QKV / 64, u.row, u.head, 0));
+    const AttentionUnit u(args, memory, share.unit, HEIGHT);
+    const int pieces = 2 * share.tiles(u), top = HEIGHT == ROW_TILE ? u.row : u.row / ROW_TILE * ROW_TILE;
+    bring(shared + S_Q, shared + BAR_Q, shared + q_empty, q.parity, memory.wide() + activation_at(QKV / 64, top, u.head, 0));
     q.advance();
     const unsigned char* from = memory.wide() + (u.first_tile + share.tile) * step + activation_at(QKV / 64, 0, HEADS + u.head, 0);
 #pragma unroll 1
@@ -90,32 +91,6 @@ __device__ __forceinline__ void feed_attention(uint32_t shared, const ExactArgs&
       at.advance();
       from += i % 2 ? step - to_v : to_v;
     }
-  }
-}
-
-// The same for at most one unit a block, behind a barrier: by whole warps, of which one lane `feeds`. pass() is called
-// when Q may come, which then leaves at once.
-template <class Pass>
-__device__ __forceinline__ void feed_attention_behind(uint32_t shared, const ExactArgs& args, bool feeds, Pass pass) {
-  const Memory memory(args);
-  const AttentionUnit u(args, memory, crew.rank);
-  const size_t step = activation_at(QKV / 64, ROW_TILE, 0, 0), to_v = activation_at(QKV / 64, 0, HEADS, 0);
-  const unsigned char *row = memory.wide() + activation_at(QKV / 64, u.row, u.head, 0),
-                      *from = memory.wide() + u.first_tile * step + activation_at(QKV / 64, 0, HEADS + u.head, 0);
-  const bool mine = feeds && crew.rank < memory.rows / ROW_TILE * HEADS;
-  if (mine) mbarrier_expect(shared + BAR_Q, TILE_BYTES);
-  pass();
-  if (!mine) return;
-  bulk_load(shared + S_Q, row, TILE_BYTES, shared + BAR_Q);
-  KvRing at;
-#pragma unroll 1
-  for (int i = 0; i < 2 * u.tiles; i++) {  // K and V by turns
-    const uint32_t full = shared + BAR_KV + 8 * at.stage;
-    mbarrier_wait_or_fault(full + 8 * KV_SLOTS, at.parity ^ 1);
-    mbarrier_expect(full, TILE_BYTES);
-    bulk_load(shared + S_KV + at.stage * TILE_BYTES, from, TILE_BYTES, full);
-    at.advance();
-    from += i % 2 ? step - to_v : to_v;
   }
 }
 
@@ -217,7 +192,7 @@ struct AttentionConsumer {
 /* `inverse_scale` of Q, K and V. The result has V's scale. enter() returns when Q, K and V are there; meanwhile the
    first unit is begun on whatever lies in shared memory, as far as the probabilities: instructions that run for the
    first time come from far away, and these are the same. */
-template <bool ONCE = false, class Enter>
+template <class Enter>
 __device__ __forceinline__ void attention(uint32_t shared, const ExactArgs& args, float inverse_scale, Enter enter) {
   const Memory memory(args);
   Ring<1> q_ring;
@@ -297,11 +272,10 @@ __device__ __forceinline__ void attention(uint32_t shared, const ExactArgs& args
     if (thread_index() % 128 == 0) mbarrier_arrive(shared + BAR_Q + 8);
     const float share[2] = {1.f / quad_sum(x.sum[0]), 1.f / quad_sum(x.sum[1])};
     unsigned char* to = memory.h() + activation_at(D / 64, first_row, u.head, 0) + warp % 4 * BOX_BYTES;
-    store_split(shared + S_BOX + warp * BOX_BYTES, to, to + 2 * IMAGE, lane, [&](int i, float(&v)[4]) {
+    store_split<64>(shared + S_BOX + warp * BOX_BYTES, to, to + 2 * IMAGE, lane, 0, [&](int i, float(&v)[4]) {
 #pragma unroll
       for (int j = 0; j < 4; j++) v[j] = x.total[4 * i + j] * share[j >> 1];
     });
-    if (ONCE) break;
     unit += crew.size;
   }
 }

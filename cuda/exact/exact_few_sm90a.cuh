@@ -1,4 +1,4 @@
-/* The exact block for up to FEW_ROWS rows: straight from the fp32 weights, which are read once. No images, no scales that must be found first.
+/* The exact block for up to FEW_ROWS rows: straight from the fp32 weights, which are read once. No split weights in memory, no scales that must be found first.
 
    Stages, a grid barrier after each: LN1 and QKV; attention, a warp for each row and head; W_attn and residual; LN2, FC and GELU; proj and residual.
    Sequences of one token need no attention: the softmax over a single key is 1. The four products are rounds of one loop, because code that runs for the
@@ -6,7 +6,7 @@
    W_proj's K is four units, and of the blocks that have them the last one to be ready adds them up. Every block normalizes all rows for itself: that
    costs less than one more barrier. Rows come in chunks of CHUNK_ROWS.
 
-   H200, precision exact, 1, 4, 16, 32, 48 rows: 15.7, 20.5, 26.8, 35.3, 48.4 us; the same from images, as for more rows, 61, and before by fp32
+   H200, precision exact, 1, 4, 16, 32, 48 rows: 15.7, 20.5, 26.8, 35.3, 48.4 us; the same from those, as for more rows, 61, and before by fp32
    multiply-adds alone 20, 26, 61 (up to 16 rows). From 17 rows on the chain of exact_chain_sm90a.cu is faster; what comes behind fast kernels and
    computes a call again is one kernel, this one. Limiter: barriers and loads one after the other, then instructions: a tile of 16 rows takes 1.2 us in each
    product. */
@@ -36,12 +36,12 @@ __device__ __forceinline__ float sum_of_warps(const float* sums) {
 
 // Whether this block is the last one that comes here of those with a part of these columns. Each turns its bit over, so before and after they are alike.
 __device__ __forceinline__ bool last_of_parts(const ExactArgs& args, int column, int part) {
-  constexpr unsigned FIRST = 1 << 8, ALL = FIRST * ((1 << PARTS) - 1);  // behind those of exact_output_quartered_sm90a.cuh
+  constexpr unsigned ALL = (1 << PARTS) - 1;
   static_assert(D / UNIT <= TILE_WORDS, "a word for each");
   few_sync();
   bool last = false;
   if (threadIdx.x == 0) {
-    const unsigned bit = FIRST << part, bits = (xor_ordered(reinterpret_cast<unsigned*>(args.memory + AT_TILES) + column, bit) ^ bit) & ALL;
+    const unsigned bit = 1u << part, bits = (xor_ordered(reinterpret_cast<unsigned*>(args.memory + AT_TILES) + column, bit) ^ bit) & ALL;
     last = bits == 0 || bits == ALL;
   }
   return !named_barrier_all(FEW_COMPUTING, THREADS, !last);

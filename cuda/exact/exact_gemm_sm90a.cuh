@@ -1,6 +1,6 @@
 /* C(rows, N) = A(rows, K) B(K, N) of hi + lo operands: hi hi + lo hi + hi lo, in fp32.
 
-   Tiles of 128 x BN, BN 192, 128 or 64, two warpgroups of 64 x BN. The ring brings the halves of a k-block of 64 in two
+   Tiles of 128 x BN, BN 64 to 192, two warpgroups of 64 x BN. The ring brings the halves of a k-block of 64 in two
    pieces, hi then lo, so that the three products share them: 80 KB for 2304 clocks of wgmma at BN 192. A unit of work is
    a tile and a part of K; blocks take units block, block + blocks, .., columns fastest. The tensor cores cut off at
    every addition, not round: in QKV and FC a sum ends there with every k-block, in the other products with every CHUNK
@@ -18,38 +18,33 @@
 
 namespace exact90 {
 
-constexpr int MIDDLE = 128;  // columns of a tile between wide and narrow
-
-// LEAD: by so many k-blocks the first warpgroup ends before the second, so that its epilogue runs beside the other's products.
-template <int BN_, int LEAD_ = 0>
+template <int BN_>
 struct Form {
-  static constexpr int LEAD = LEAD_, BN = BN_, BARRIERS = BN == GROUP ? WIDE_SLOTS : NARROW_SLOTS, SLOTS = BN == MIDDLE ? MIDDLE_SLOTS : BARRIERS;
-  static constexpr int A_BYTES = 2 * IMAGE, B_BYTES = BN / 64 * IMAGE, SLOT_BYTES = A_BYTES + B_BYTES;
-  static constexpr int FULL = BN == GROUP ? BAR_WIDE : BAR_NARROW, EMPTY = FULL + 8 * BARRIERS;
-  static_assert((BN == GROUP || BN == MIDDLE || BN == 64) && SLOTS * SLOT_BYTES <= RING_BYTES, "fits");
+  static constexpr int BN = BN_, BARRIERS = BN == WIDEST ? WIDE_SLOTS : NARROW_SLOTS;
+  static constexpr int A_BYTES = 2 * IMAGE, B_BYTES = BN * COLUMN, SLOT_BYTES = A_BYTES + B_BYTES;
+  static constexpr int SLOTS = RING_BYTES / SLOT_BYTES < BARRIERS ? RING_BYTES / SLOT_BYTES : BARRIERS;
+  static constexpr int FULL = BN == WIDEST ? BAR_WIDE : BAR_NARROW, EMPTY = FULL + 8 * BARRIERS;
+  static_assert(BN % STRIP == 0 && BN <= WIDEST && SLOT_BYTES % 1024 == 0, "whole strips");
 };
-using Wide = Form<GROUP>;
-using Leading = Form<GROUP, 2>;
-using Middling = Form<MIDDLE>;
+using Wide = Form<WIDEST>;
 using Narrow = Form<64>;
 
 // How a product is cut into units; the same for both roles.
 struct Cut {
-  bool wide;
-  int splits;
-  bool middle = false;
+  int columns, slots, splits;  // of a tile, of its ring, of K
 
   template <class F>
   static __device__ __forceinline__ Cut in(int splits) {
-    return {F::BN == GROUP, splits, F::BN == MIDDLE};
+    return {F::BN, F::SLOTS, splits};
   }
+  __device__ __forceinline__ bool wide() const { return columns == WIDEST; }
 
   // Three products of a k-block take 2304 clocks in a wide tile, 900 in a narrow one. So up to `most_narrow` narrow tiles
   // serve where wide ones would leave SMs idle; and K is split as long as there are SMs for it.
   static __device__ __forceinline__ Cut of(int rows, int columns, int sms, int most_narrow, int max_splits) {
     const int narrow = rows / ROW_TILE * (columns / 64);
-    Cut cut{narrow > most_narrow, 1};
-    int units = cut.wide ? rows / ROW_TILE * (columns / GROUP) : narrow;
+    Cut cut = narrow > most_narrow ? in<Wide>(1) : in<Narrow>(1);
+    int units = cut.wide() ? rows / ROW_TILE * (columns / WIDEST) : narrow;
     for (; cut.splits < max_splits && 2 * units <= sms && 2 * cut.splits * rows <= PARTIAL_ROWS; units *= 2) cut.splits *= 2;
     return cut;
   }
@@ -85,11 +80,11 @@ struct AddPart {
 
 /* add(sum, part) for parts of the product over `k_blocks` k-blocks, by one warpgroup: the tensor cores, which cut sums off, have none longer than the small
    products of a k-block and the large ones of the next. The second warpgroup begins when the first one has its first products, so that one multiplies
-   while the other adds up (else 1024 rows take 2 us more). The first one's threads meet before that, for 0: compute-sanitizer's racecheck (CUDA 13.0) takes
-   writes and reads with a barrier between them for hazards where threads have been through different numbers of barriers before. */
+   while the other adds up (else 1024 rows take 2 us more). The first one's threads meet before that, for 0 to 1 us more: compute-sanitizer's racecheck
+   (CUDA 13.0) takes writes and reads with a barrier between them for hazards where threads have been through different numbers of barriers before. */
 template <class F, class Add>
 __device__ __forceinline__ void multiply(float (&sum)[F::BN / 2], Ring<F::SLOTS>& at, uint32_t shared, int k_blocks, int thread, Add add) {
-  constexpr uint64_t A_FORM = wgmma_descriptor<128>(16, 1024), B_FORM = wgmma_descriptor<128>(IMAGE, 1024);
+  constexpr uint64_t A_FORM = wgmma_descriptor<128>(16, 1024), B_FORM = wgmma_descriptor<32>(STRIP * COLUMN, 256);
   const bool releases = thread % 128 == 0;
   const int group = uniform_group();
   const uint32_t ring = shared + S_RING + group * IMAGE;
@@ -116,19 +111,13 @@ __device__ __forceinline__ void multiply(float (&sum)[F::BN / 2], Ring<F::SLOTS>
                    b_hi = wgmma_at(B_FORM, shared + S_RING + hi * F::SLOT_BYTES + F::A_BYTES),
                    a_lo = wgmma_at(A_FORM, ring + at.stage * F::SLOT_BYTES),
                    b_lo = wgmma_at(B_FORM, shared + S_RING + at.stage * F::SLOT_BYTES + F::A_BYTES);
-    const bool stands_back = F::LEAD && group == 1 && k == k_blocks - F::LEAD;
-    if (stands_back) {  // and holds no place of the ring that the other one needs
-      wgmma_wait<0>();
-      release_before(hi);
-      named_barrier_sync(LEAD_BARRIER, CONSUMERS);
-    }
     mbarrier_wait_or_fault(shared + F::FULL + 8 * hi, hi_parity);
     wgmma_fence();
 #pragma unroll
-    for (int i = 0; i < 4; i++) Wgmma<F::BN>::template ss<1>(d, wgmma_further(a_hi, 32 * i), wgmma_further(b_hi, 2048 * i), 1);
+    for (int i = 0; i < 4; i++) Wgmma<F::BN>::template ss<1>(d, wgmma_further(a_hi, 32 * i), wgmma_further(b_hi, 512 * i), 1);
     wgmma_commit();
     end_part();
-    if (k > 0 && !stands_back) release_before(hi);  // the k-block before
+    if (k > 0) release_before(hi);  // the k-block before
     if (k == 0 && group == 0) {
       named_barrier_sync(GROUP_BARRIER, 128);
       named_barrier_arrive(SECOND_BARRIER, CONSUMERS);
@@ -137,15 +126,14 @@ __device__ __forceinline__ void multiply(float (&sum)[F::BN / 2], Ring<F::SLOTS>
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < 4; i++)
-      Wgmma<F::BN>::template ss<1>(d, wgmma_further(a_lo, 32 * i), wgmma_further(b_hi, 2048 * i), i != 0);
+      Wgmma<F::BN>::template ss<1>(d, wgmma_further(a_lo, 32 * i), wgmma_further(b_hi, 512 * i), i != 0);
 #pragma unroll
-    for (int i = 0; i < 4; i++) Wgmma<F::BN>::template ss<1>(d, wgmma_further(a_hi, 32 * i), wgmma_further(b_lo, 2048 * i), 1);
+    for (int i = 0; i < 4; i++) Wgmma<F::BN>::template ss<1>(d, wgmma_further(a_hi, 32 * i), wgmma_further(b_lo, 512 * i), 1);
     wgmma_commit();
     at.advance();
   } while (++k < k_blocks);
   end_part();
   release_before(at.stage);
-  if (F::LEAD && group == 0) named_barrier_arrive(LEAD_BARRIER, CONSUMERS);
 }
 
 /* Two vectors of a tile's columns: asked for before the products, put where the warpgroup reads them after. Meanwhile
@@ -165,7 +153,7 @@ struct ColumnVectors {
   // a times `scale_a` and b times `scale_b`; returns where: pairs (a, b) of a column
   __device__ static __forceinline__ uint32_t put(uint32_t shared, float scale_a, float scale_b) {
     const int thread = thread_index(), group = thread / 128;
-    const uint32_t to = shared + S_VECTORS + group * (2 * GROUP * 4), from = box(shared, thread) + thread % 32 * 4;
+    const uint32_t to = shared + S_VECTORS + group * (2 * WIDEST * 4), from = box(shared, thread) + thread % 32 * 4;
     copy_async_wait();
     named_barrier_sync(GROUP_BARRIER + group, 128);  // nobody reads the last ones any more
 #pragma unroll
@@ -187,7 +175,7 @@ struct ToImages {
 };
 // enter() returns when the operands are there. What can be known before is found before: instructions that run for the first time come from far away. Of the
 // units from `first` on, below `end`.
-template <class F, bool ONCE = false, class Enter>
+template <class F, class Enter>
 __device__ __forceinline__ void product_to_images(Ring<F::SLOTS>& at, uint32_t shared, int n, const ToImages& to, int rows, Enter enter, int first = 0,
                                                   int end = INT_MAX) {
   const int thread = thread_index(), warp = thread / 32, lane = thread % 32;
@@ -205,44 +193,27 @@ __device__ __forceinline__ void product_to_images(Ring<F::SLOTS>& at, uint32_t s
     const Scales scales = Scales::found(shared, to.half, to.parity);
     const float a_inverse = inverse(scales.norm), out_scale = scales.product;
     uint32_t pairs = Vectors::put(shared, to.half ? a_inverse : a_inverse * out_scale, to.half ? 1.f : out_scale) + lane % 4 * 16;
+    // As many columns at a time as are within an image wherever a tile begins
+    constexpr int PIECE = F::BN % 64 == 0 ? 64 : F::BN % 32 == 0 ? 32 : 16;
     unsigned char* out = to.out + activation_at(n / 64, row, column / 64, 0) + warp % 4 * BOX_BYTES;
-    // Rolled up, the accumulators moving down: the instructions of all images at once would have to come from L2.
+    int chunk = column % 64 / 8;
+    // Rolled up, the accumulators moving down: the instructions of all pieces at once would have to come from L2.
 #pragma unroll 1
-    for (int image = 0; image < F::BN / 64; image++, out += 4 * IMAGE, pairs += 512) {
-      const auto with_bias = [&](int i, float(&x)[4]) {
+    for (int piece = 0; piece < F::BN / PIECE; piece++, pairs += 8 * PIECE) {
+      store_split<PIECE>(shared + S_BOX + warp * BOX_BYTES, out, out + 2 * IMAGE, lane, PIECE == 64 ? 0 : chunk, [&](int i, float(&x)[4]) {
         const float4 c = load_shared_4(pairs + i * 64);
 #pragma unroll
         for (int u = 0; u < 4; u++) x[u] = fmaf(d[4 * i + u], u % 2 ? c.z : c.x, u % 2 ? c.w : c.y);
-      };
-      if (ONCE) {  // all of an image in one branch: GELU's are waited for
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-          float x[4];
-          with_bias(i, x);
-#pragma unroll
-          for (int u = 0; u < 4; u++) d[4 * i + u] = x[u];
-        }
-        if (to.half) {
-#pragma unroll
-          for (int i = 0; i < 32; i++) d[i] = gelu_exact(d[i]) * out_scale;
-        }
-      }
-      store_split(shared + S_BOX + warp * BOX_BYTES, out, out + 2 * IMAGE, lane, [&](int i, float(&x)[4]) {
-        if (ONCE) {
-#pragma unroll
-          for (int u = 0; u < 4; u++) x[u] = d[4 * i + u];
-          return;
-        }
-        with_bias(i, x);
         if (to.half) {
 #pragma unroll
           for (int u = 0; u < 4; u++) x[u] = gelu_exact(x[u]) * out_scale;
         }
       });
 #pragma unroll
-      for (int j = 0; j < F::BN / 2 - 32; j++) d[j] = d[j + 32];
+      for (int j = 0; j < (F::BN - PIECE) / 2; j++) d[j] = d[j + PIECE / 2];
+      chunk = (chunk + PIECE / 8) % 8;
+      if (PIECE == 64 || chunk == 0) out += 4 * IMAGE;
     }
-    if (ONCE) break;
     units.advance();
     if (!units.more()) break;
     column = units.column(), row = units.row() + warp / 4 * 64;
@@ -265,7 +236,7 @@ __device__ __forceinline__ void multiply_unit(float (&sum)[F::BN / 2], int& turn
 #pragma unroll
   for (int i = 0; i < F::BN / 2; i++) sum[i] = 0.f;
   // What undoes the scales of these columns in a part of K, in one of two places by turns
-  const auto inverses = [&](int thread) { return shared + S_VECTORS + (thread / 128 * 2 + turn) * (GROUP * 4); };
+  const auto inverses = [&](int thread) { return shared + S_VECTORS + (thread / 128 * 2 + turn) * (WIDEST * 4); };
   const auto fetch_inverses = [&](int k) {
     const int chunk = (spot.part * k_blocks + k) / CHUNK_BLOCKS;
     if (const int thread = thread_index(); thread % 128 < F::BN / 4)
@@ -304,7 +275,7 @@ __device__ __forceinline__ void multiply_unit(float (&sum)[F::BN / 2], int& turn
 }
 
 // partial(splits, rows, D) = A B / scales, fp32, each split its part of K: of W_attn or, if `proj`, of W_proj. enter() as above.
-template <class F, bool ONCE = false, class Enter>
+template <class F, class Enter>
 __device__ __forceinline__ void product_to_parts(Ring<F::SLOTS>& at, uint32_t shared, const ExactArgs& args, bool proj, int splits, float a_inverse,
                                                  Enter enter) {
   int turn = 0;
@@ -314,14 +285,7 @@ __device__ __forceinline__ void product_to_parts(Ring<F::SLOTS>& at, uint32_t sh
 #pragma unroll 1
   while (units.more()) {
     float sum[F::BN / 2];
-    multiply_unit<F, ONCE>(sum, turn, at, shared, args, proj, units.k_blocks, spot);
-    if constexpr (ONCE) {
-      const int warp = thread_index() / 32;
-      store_rows(shared + S_BOX + warp * BOX_BYTES,
-                 Memory(args).partial() + (static_cast<size_t>(spot.part) * padded_rows(args) + spot.row + warp * 16) * D + spot.column, D,
-                 thread_index() % 32, sum, a_inverse);
-      break;
-    }
+    multiply_unit<F, false>(sum, turn, at, shared, args, proj, units.k_blocks, spot);
     const int thread = thread_index(), row = spot.row + thread / 32 * 16 + thread % 32 / 4;
     float* to = Memory(args).partial() + (static_cast<size_t>(spot.part) * padded_rows(args) + row) * D + spot.column + thread % 4 * 2;
 #pragma unroll

@@ -1,7 +1,8 @@
 /* Where the exact kernel of Hopper keeps things in its memory and in shared memory.
 
-   Every matrix operand lies in images: 64 rows of 64 halves under the copy engine's 128-byte swizzle, 8 KB, as wgmma
-   wants it in shared memory. So plain bulk copies of 16 KB and more bring them, without a tensor map. */
+   Every matrix operand lies as wgmma wants it in shared memory: rows in images, 64 rows of 64 halves under the 128-byte swizzle, 8 KB; weights in strips,
+   64 rows of K of 16 columns under the 32-byte swizzle, 2 KB, so that a tile may have any multiple of 16 columns. So plain bulk copies of 8 KB and more
+   bring them, without a tensor map. */
 #pragma once
 
 #include "common/fragment_sm90a.cuh"
@@ -12,7 +13,9 @@ namespace exact90 {
 
 constexpr int IMAGE = 8192;    // bytes
 constexpr int ROW_TILE = 128;  // rows come in pairs of images
-constexpr int GROUP = 192;     // columns of weights whose images lie together
+constexpr int WIDEST = 192;    // columns of a tile
+constexpr int STRIP = 16;      // columns of weights
+constexpr int COLUMN = 128;    // bytes of 64 rows of K of a column
 constexpr int CHUNK = D;       // of K, has one set of scales; longer sums are made of such parts
 constexpr int SLAB = 32;       // columns of weights with one scale
 
@@ -28,7 +31,7 @@ constexpr size_t AT_VECTORS = 256, AT_QKV = AT_VECTORS + V_LENGTH * 4, AT_ATTN =
                  AT_ROWS = AT_PROJ + size_t{4} * FFN * D;
 // Where a chain of launches hands on the scales of Q | K | V and of f, floats in front of those words.
 constexpr int AT_SCALES = 96, SCALE_QKV = 0, SCALE_F = 1;
-// Words where the blocks of a tile may meet, behind the one of the grid barrier; 0 before the first launch. Each of its kernels has bits of its own.
+// Words where the blocks with a part of the same columns meet (exact_few_sm90a.cuh), behind the one of the grid barrier; 0 before the first launch
 constexpr int AT_TILES = 128, TILE_WORDS = 32;
 static_assert(AT_TILES + 4 * TILE_WORDS <= AT_VECTORS, "in front of the vectors");
 constexpr int PARTIAL_ROWS = 4096;  // splits of K times rows may be this many, or splits 1
@@ -81,9 +84,9 @@ struct Memory {
 __device__ __forceinline__ size_t activation_at(int k_tiles, int row, int k_tile, int part) {
   return (static_cast<size_t>(row / ROW_TILE * k_tiles + k_tile) * 2 + part) * (2 * IMAGE) + row / 64 % 2 * IMAGE;
 }
-// Weights of k_tiles rows of images: [group of columns][k tile][hi, lo][3 images]
-__device__ __forceinline__ size_t weight_at(int k_tiles, int column, int k_tile, int part) {
-  return (static_cast<size_t>(column / GROUP * k_tiles + k_tile) * 2 + part) * (3 * IMAGE) + column % GROUP / 64 * IMAGE;
+// Weights of n columns: [k tile][hi, lo][strip]; `column`: the first one of a strip
+__device__ __forceinline__ size_t weight_at(int n, int column, int k_tile, int part) {
+  return (static_cast<size_t>(2 * k_tile + part) * n + column) * COLUMN;
 }
 
 // ---- the block and its shared memory
@@ -96,20 +99,19 @@ __shared__ Crew crew;
 
 constexpr int CONSUMERS = 256, THREADS = CONSUMERS + 128, WARPS = CONSUMERS / 32;
 // Named barriers: of the computing threads, of each of their warpgroups (2 and 3), of all between two stages, of each
-// warpgroup's turn (5 and 6), of a warpgroup that lets the other one end first, of those that supply, of a warpgroup
-// that lets the other one begin.
-constexpr int CONSUMER_BARRIER = 1, GROUP_BARRIER = 2, STAGE_BARRIER = 4, TURN_BARRIER = 5, LEAD_BARRIER = 7, SUPPLY_BARRIER = 8, SECOND_BARRIER = 9;
+// warpgroup's turn (5 and 6), of the warps that find scales, of a warpgroup that lets the other one begin.
+constexpr int CONSUMER_BARRIER = 1, GROUP_BARRIER = 2, STAGE_BARRIER = 4, TURN_BARRIER = 5, SUPPLY_BARRIER = 7, SECOND_BARRIER = 8;
 constexpr int SCALE_WARPS = 3;  // beside the one that feeds
 
 // Bytes from the 1024-byte aligned start: the ring of loads, 2 KB for each warp to write images through, vectors of the
 // tile at hand for each warpgroup, places for reductions and for the scales, the top bit of the grid barrier, barriers.
 constexpr int S_RING = 0, RING_BYTES = 204800, S_BOX = S_RING + RING_BYTES, BOX_BYTES = 2048,
-              S_VECTORS = S_BOX + WARPS * BOX_BYTES, S_REDUCE = S_VECTORS + 2 * 2 * GROUP * 4,
+              S_VECTORS = S_BOX + WARPS * BOX_BYTES, S_REDUCE = S_VECTORS + 2 * 2 * WIDEST * 4,
               S_SCALES = S_REDUCE + 128, S_BARRIERS = S_REDUCE + 640, SHARED_BYTES = S_BARRIERS + 512 + 1024;
 static_assert(SHARED_BYTES <= 232448, "shared memory of one block");
 
-// A full and an empty barrier for each place of each kind of ring; that of middling tiles has the narrow one's.
-constexpr int WIDE_SLOTS = 5, MIDDLE_SLOTS = 6, NARROW_SLOTS = 8, KV_SLOTS = 5;
+// A full and an empty barrier for each place of each kind of ring; all but that of the widest tiles have the narrow one's.
+constexpr int WIDE_SLOTS = 5, NARROW_SLOTS = 8, KV_SLOTS = 5;
 constexpr int BAR_WIDE = S_BARRIERS, BAR_NARROW = BAR_WIDE + 16 * WIDE_SLOTS, BAR_Q = BAR_NARROW + 16 * NARROW_SLOTS,
               BAR_KV = BAR_Q + 16, BAR_SCALES = BAR_KV + 16 * KV_SLOTS, BAR_MET = BAR_SCALES + 8,
               BAR_END = BAR_MET + 8;
@@ -136,22 +138,27 @@ __device__ __forceinline__ void store_shared_word(uint32_t address, uint32_t v) 
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(v) : "memory");
 }
 
-// One warp stores 16 rows of an image, 2 KB, that it has put in its box.
-__device__ __forceinline__ void store_box(uint32_t box, unsigned char* to, int lane) {
+// One warp stores 16 rows of an image, or so many columns of them from 16-byte chunk `chunk` on, that it has put in its box.
+template <int COLUMNS>
+__device__ __forceinline__ void store_box(uint32_t box, unsigned char* to, int lane, int chunk) {
+  constexpr int CHUNKS = COLUMNS / 8, ROWS = 32 / CHUNKS;
   __syncwarp();
 #pragma unroll
-  for (int i = 0; i < 4; i++)
-    __stcg(reinterpret_cast<float4*>(to + 512 * i + 16 * lane), load_shared_4(box + 512 * i + 16 * lane));
+  for (int i = 0; i < 16 / ROWS; i++) {
+    const uint32_t at = COLUMNS == 64 ? 512 * i + 16 * lane : swizzle_128(i * ROWS + lane / CHUNKS, chunk + lane % CHUNKS);
+    __stcg(reinterpret_cast<float4*>(to + at), load_shared_4(box + at));
+  }
   __syncwarp();
 }
 
-// 16 rows x 64 columns of scaled values -> hi and lo images; `to` and `to_lo`: these 16 rows there. value(i, x) gives the
+// 16 rows x COLUMNS of scaled values -> hi and lo images, there from 16-byte chunk `chunk` on; `to` and `to_lo`: these 16 rows there. value(i, x) gives the
 // four of columns 8 i and up that this thread has in accumulator order.
-template <class Value>
-__device__ __forceinline__ void store_split(uint32_t box, unsigned char* to, unsigned char* to_lo, int lane, Value value) {
-  uint32_t lo[16];
+template <int COLUMNS, class Value>
+__device__ __forceinline__ void store_split(uint32_t box, unsigned char* to, unsigned char* to_lo, int lane, int chunk, Value value) {
+  constexpr int CHUNKS = COLUMNS / 8;
+  uint32_t lo[2 * CHUNKS];
 #pragma unroll
-  for (int i = 0; i < 8; i += 2) {
+  for (int i = 0; i < CHUNKS; i += 2) {
     uint32_t hi[4];
 #pragma unroll
     for (int u = 0; u < 2; u++) {
@@ -161,13 +168,13 @@ __device__ __forceinline__ void store_split(uint32_t box, unsigned char* to, uns
       hi[2 * u] = top.hi, hi[2 * u + 1] = bottom.hi;
       lo[2 * (i + u)] = top.lo, lo[2 * (i + u) + 1] = bottom.lo;
     }
-    stmatrix_x4(box + swizzle_128(lane % 16, i + lane / 16), hi[0], hi[1], hi[2], hi[3]);
+    stmatrix_x4(box + swizzle_128(lane % 16, chunk + i + lane / 16), hi[0], hi[1], hi[2], hi[3]);
   }
-  store_box(box, to, lane);
+  store_box<COLUMNS>(box, to, lane, chunk);
 #pragma unroll
-  for (int i = 0; i < 8; i += 2)
-    stmatrix_x4(box + swizzle_128(lane % 16, i + lane / 16), lo[2 * i], lo[2 * i + 1], lo[2 * i + 2], lo[2 * i + 3]);
-  store_box(box, to_lo, lane);
+  for (int i = 0; i < CHUNKS; i += 2)
+    stmatrix_x4(box + swizzle_128(lane % 16, chunk + i + lane / 16), lo[2 * i], lo[2 * i + 1], lo[2 * i + 2], lo[2 * i + 3]);
+  store_box<COLUMNS>(box, to_lo, lane, chunk);
 }
 
 // 16 rows x 32 columns of a warp, in accumulator order and times `scale`, into its box.
@@ -179,22 +186,6 @@ __device__ __forceinline__ void fill_box(uint32_t box, int lane, const float* v,
       const float* x = v + 4 * i + 2 * r;
       store_shared_2(box + swizzle_128(lane / 4 + 8 * r, 2 * i + lane % 4 / 2) + lane % 2 * 8, x[0] * scale, x[1] * scale);
     }
-}
-
-// 16 rows x 64 columns likewise to rows of `width` floats: whole lines by way of the box. (Of 8 bytes a thread in eight rows the
-// kernel's next barrier waits for 1 us more.)
-__device__ __forceinline__ void store_rows(uint32_t box, float* to, int width, int lane, const float (&v)[32], float scale) {
-#pragma unroll
-  for (int half = 0; half < 2; half++) {
-    __syncwarp();
-    fill_box(box, lane, v + 16 * half, scale);
-    __syncwarp();
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      const int row = 4 * i + lane / 8;
-      __stcg(reinterpret_cast<float4*>(to + row * width + 32 * half + lane % 8 * 4), load_shared_4(box + swizzle_128(row, lane % 8)));
-    }
-  }
 }
 
 }  // namespace exact90

@@ -172,10 +172,8 @@ __device__ __forceinline__ void first_norm(const ExactArgs& args, const Crew& by
 }
 
 /* Rows of residual + bias + the parts of a product. The residual of the first is asked for before the barrier behind the
-   product, and that of each further one a row earlier. TOGETHER parts are on their way at a time. LOOPED: called in a
-   loop over stages, where ptxas keeps the registers of what is not always defined from the kernel's start; and a dry
-   row reads nothing. */
-template <int TOGETHER, bool LOOPED = false>
+   product, and that of each further one a row earlier. TOGETHER parts are on their way at a time. */
+template <int TOGETHER>
 struct Sums {
   const float* residual;
   Row next;
@@ -187,26 +185,19 @@ struct Sums {
     prefetch(crew.rank + warp * crew.size);
   }
   __device__ __forceinline__ void prefetch(int row) {
-    if (LOOPED) next.zero();
     if (row < rows) next.fetch(residual + static_cast<size_t>(row) * D, lane);
   }
 
   __device__ __forceinline__ Row of(int row, const float* bias, const float* partial, size_t split_step, int splits, int dry) {
+    partial += static_cast<size_t>(row) * D;
     Row sum;
     sum.fetch(bias, lane);
-    return of(row, sum, partial, split_step, splits, dry);
-  }
-  __device__ __forceinline__ Row of(int row, const Row& bias, const float* partial, size_t split_step, int splits, int dry) {
-    partial += static_cast<size_t>(row) * D;
-    Row sum = bias;
 #pragma unroll 1
     for (int s = 0; s < splits; s += TOGETHER) {
       Row part[TOGETHER];
 #pragma unroll
-      for (int i = 0; i < TOGETHER; i++) {
-        if (LOOPED) part[i].zero();
-        if (s + i < splits && !(LOOPED && dry)) part[i].fetch(partial + (s + i) * split_step, lane);
-      }
+      for (int i = 0; i < TOGETHER; i++)
+        if (s + i < splits) part[i].fetch(partial + (s + i) * split_step, lane);
 #pragma unroll
       for (int i = 0; i < TOGETHER; i++)
         if (s + i < splits) sum.add_row(part[i]);
@@ -218,21 +209,18 @@ struct Sums {
 };
 
 // x1 = x + attention W_attn + b_attn, h = LN2(x1). enter() waits until attention W_attn is there.
-template <bool LOOPED = false, class Enter>
+template <class Enter>
 __device__ __forceinline__ void second_norm(const ExactArgs& args, int splits, float scale, Enter enter) {
   const Memory memory(args);
   const float* vectors = memory.vectors();
-  Sums<2, LOOPED> sums(args.x, args.rows);
-  Row bias;
-  if (LOOPED) bias.fetch(vectors + V_B_ATTN, sums.lane);
+  Sums<2> sums(args.x, args.rows);
   const Norm norm(vectors + V_GAMMA2, vectors + V_BETA2, true, sums.lane);
   each_row(memory.rows, sums.warp, enter, [&](int row, int dry) {
     if (row >= args.rows) {
       if (!dry) norm.write_zeros(memory.h(), row);
       return;
     }
-    if (!LOOPED) bias.fetch(vectors + V_B_ATTN, sums.lane);
-    Row x1 = sums.of(row, bias, memory.partial(), static_cast<size_t>(memory.rows) * D, splits, dry);
+    Row x1 = sums.of(row, vectors + V_B_ATTN, memory.partial(), static_cast<size_t>(memory.rows) * D, splits, dry);
     float* to = memory.x1() + static_cast<size_t>(row) * D + 4 * sums.lane;
 #pragma unroll
     for (int i = 0; i < PIECES; i++)
@@ -266,17 +254,6 @@ struct Scales {
     const uint32_t to = shared + S_SCALES + (half * SCALE_WARPS + thread / 32) * 16;
 #pragma unroll 1
     for (int i = 0; i < 4; i++) {  // one piece of code for all: it is run once
-      const float m = largest(i == 0 ? gamma : i == 1 ? beta : i == 2 ? inverses : biases, i < 2 ? D : n, thread);
-      if (thread % 32 == 0) store_shared_word(to + 4 * i, __float_as_uint(m));
-    }
-    if (thread % 32 == 0) mbarrier_arrive(shared + BAR_SCALES);
-  }
-  // From `begin` to `end` of the four. (find() by way of this gives the whole general kernel other code.)
-  static __device__ __forceinline__ void find_some(uint32_t shared, const float* gamma, const float* beta, const float* inverses,
-                                                   const float* biases, int n, int half, int thread, int begin, int end) {
-    const uint32_t to = shared + S_SCALES + (half * SCALE_WARPS + thread / 32) * 16;
-#pragma unroll 1
-    for (int i = begin; i < end; i++) {
       const float m = largest(i == 0 ? gamma : i == 1 ? beta : i == 2 ? inverses : biases, i < 2 ? D : n, thread);
       if (thread % 32 == 0) store_shared_word(to + 4 * i, __float_as_uint(m));
     }

@@ -9,23 +9,10 @@ namespace exact90 {
 
 constexpr int QUARTERS = 4;
 
-// How the blocks of a tile meet behind the product: as all do at the end of a stage
-template <class Enter, class Leave>
-struct StageMeeting {
-  static constexpr bool BY_WARPGROUP = false, BEHIND_LOOP = false;
-  Enter enter;
-  Leave leave_stage;
-
-  __device__ __forceinline__ void leave() const { leave_stage(); }
-  __device__ __forceinline__ void miss() const { enter(); }
-  __device__ __forceinline__ void arrive(unsigned char*, int, int) const {}
-  __device__ __forceinline__ void await() const { enter(); }
-};
-
-// enter() waits for the other blocks before the product, `meeting` for those of the tile behind it.
-template <class F, class Enter, class Meeting>
+// The blocks of the grid meet twice: enter() waits for the others before the product, leave() and enter() once more behind it.
+template <class F, class Enter, class Leave>
 __device__ __forceinline__ void product_to_output(Ring<WIDE_SLOTS>& at, uint32_t shared, const ExactArgs& args, float a_inverse, Enter enter,
-                                                  Meeting meeting) {
+                                                  Leave leave) {
   constexpr int VECTORS = F::BN / 8 / QUARTERS;
   const Units<F> units(padded_rows(args), D, FFN / 64, QUARTERS);
   const Spot<F> spot(units);
@@ -37,14 +24,10 @@ __device__ __forceinline__ void product_to_output(Ring<WIDE_SLOTS>& at, uint32_t
   };
   float4 own[VECTORS];
   float2 bias[VECTORS], x1[2][VECTORS];
-  if constexpr (Meeting::BEHIND_LOOP) {  // see Sums
-#pragma unroll
-    for (int i = 0; i < VECTORS; i++) own[i] = make_float4(0.f, 0.f, 0.f, 0.f);
-  }
   if (units.more()) {
     float sum[F::BN / 2];
     int turn = 0;
-    multiply_unit<F, Meeting::BEHIND_LOOP>(sum, turn, at, shared, args, true, units.k_blocks, spot);
+    multiply_unit<F, false>(sum, turn, at, shared, args, true, units.k_blocks, spot);
 #pragma unroll
     for (int quarter = 0; quarter < QUARTERS; quarter++) {
       float4* to = part_at(spot.part, quarter);
@@ -59,9 +42,8 @@ __device__ __forceinline__ void product_to_output(Ring<WIDE_SLOTS>& at, uint32_t
       }
     }
   }
-  meeting.leave();
-  if (!units.more()) return meeting.miss();
-  meeting.arrive(args.memory, tile, spot.part);
+  leave();
+  if (!units.more()) return enter();
   const int thread = thread_index(), row = spot.row + thread / 32 * 16 + thread % 32 / 4;
   const int column = spot.column + spot.part * (8 * VECTORS) + thread % 4 * 2, first = row * D + column;  // of this thread's first value
   const float* residual = Memory(args).x1() + first;
@@ -74,13 +56,8 @@ __device__ __forceinline__ void product_to_output(Ring<WIDE_SLOTS>& at, uint32_t
   }
   float* to = args.output + first;
   // Who would wait does all this once without loads and stores: instructions that run for the first time come from far away.
-  int rehearses = 1;
-  if constexpr (Meeting::BY_WARPGROUP) {  // the second one comes last
-    rehearses = uniform_group() == 0;
-    if (!rehearses) meeting.await();
-  }
 #pragma unroll 1
-  for (int dry = anew(rehearses);; dry = anew(0)) {
+  for (int dry = anew(1);; dry = anew(0)) {
     float4 parts[QUARTERS][VECTORS];
 #pragma unroll
     for (int part = 0; part < QUARTERS; part++) {
@@ -101,7 +78,7 @@ __device__ __forceinline__ void product_to_output(Ring<WIDE_SLOTS>& at, uint32_t
       if (row + 8 < args.rows && !dry) *reinterpret_cast<float2*>(to + 8 * D + 8 * i) = bottom;
     }
     if (!dry) return;
-    meeting.await();
+    enter();
   }
 }
 

@@ -22,19 +22,14 @@ struct Slabs {
   int early;          // before QKV, by all blocks
   int first, others;  // blocks that split the rest: from the first one on
 
-  __device__ __forceinline__ explicit Slabs(const ExactArgs& args) : Slabs(args, cut_of<MATRIX_QKV>(args)) {}
-  // `beside`: slabs that take as long as one of QKV's last tiles; `units`: of those
-  __device__ __forceinline__ Slabs(const ExactArgs& args, int beside, int units) {
-    first = units % crew.size;
+  __device__ __forceinline__ explicit Slabs(const ExactArgs& args) {
+    const bool wide = cut_of<MATRIX_QKV>(args).wide();
+    first = padded_rows(args) / ROW_TILE * (wide ? QKV / WIDEST : QKV / 64) % crew.size;
     others = first == 0 ? 0 : crew.size - first;
     // With few rows whole rounds before QKV; else as few before it as there is time for the others beside it.
     const int rounds = min(SLABS, (SLABS_QKV + crew.size - 1) / crew.size * crew.size);
-    early = args.rows <= ROW_TILE && others >= 24 ? rounds : max(SLABS_QKV, SLABS - beside * others);
+    early = args.rows <= ROW_TILE && others >= 24 ? rounds : max(SLABS_QKV, SLABS - (wide ? 5 : 3) * others);
   }
-
- private:
-  __device__ __forceinline__ Slabs(const ExactArgs& args, Cut qkv)
-      : Slabs(args, qkv.wide ? 5 : 3, padded_rows(args) / ROW_TILE * (QKV / (qkv.wide ? GROUP : 64))) {}
 };
 
 }  // namespace exact90

@@ -15,12 +15,11 @@ namespace exact90 {
    blocks for them and says so by BAR_MET. What a thread loads between leaving and entering comes during the meeting. */
 struct Gate {
   uint32_t shared, parity = 0;
-  int threads = THREADS;  // that leave, and those that meet the other blocks
 
   // `images`: some were stored, which the copy engine will read. That fence waits for loads, too.
   __device__ __forceinline__ void leave(bool images) {
     if (images) fence_async_global();
-    named_barrier_sync(STAGE_BARRIER, threads);
+    named_barrier_sync(STAGE_BARRIER, THREADS);
   }
   __device__ __forceinline__ void enter() {
     mbarrier_wait_or_fault(shared + BAR_MET, parity);
@@ -37,31 +36,26 @@ struct Rings {
    the first time comes from far away, and there is a product's first tile to wait for. (Weights before the barrier of the grid, on which
    they do not depend, lose 1 us: the barrier waits behind them.) */
 struct Feeder {
-  bool wide, middle, any;
+  bool wide, any;
   uint32_t slot_bytes, barriers;
   int slots, pieces;
-  size_t further;  // the second image of a middling tile's B, which may be of another group
+  uint32_t step_b;  // bytes from one piece of B to the next
   const unsigned char *from_a, *from_b;
 
-  __device__ __forceinline__ Feeder(const ExactArgs& args, uint32_t shared, int matrix, int unit)
-      : Feeder(args, shared, matrix, unit, [&] { return cut_of(args, matrix); }) {}
-  template <class CutOf>
-  __device__ __forceinline__ Feeder(const ExactArgs& args, uint32_t shared, int matrix, int unit, CutOf cut_here) {
+  __device__ __forceinline__ Feeder(const ExactArgs& args, uint32_t shared, int matrix, int unit, Cut cut) {
     const Memory memory(args);
-    const Cut cut = cut_here();
-    wide = cut.wide, middle = cut.middle;
-    slots = wide ? Wide::SLOTS : middle ? Middling::SLOTS : Narrow::SLOTS;
-    slot_bytes = wide ? Wide::SLOT_BYTES : middle ? Middling::SLOT_BYTES : Narrow::SLOT_BYTES;
+    wide = cut.wide(), slots = cut.slots;
+    slot_bytes = Wide::A_BYTES + cut.columns * COLUMN;
     barriers = shared + (wide ? Wide::FULL : Narrow::FULL);
     const int k_tiles = (matrix == MATRIX_PROJ ? FFN : D) / 64, k_blocks = k_tiles >> (31 - __clz(cut.splits));
-    const unsigned n = wide ? GROUP : middle ? MIDDLE : 64, columns = columns_of(matrix) / n, tiles = memory.rows / ROW_TILE * columns;
+    const unsigned n = cut.columns, columns = columns_of(matrix) / n, tiles = memory.rows / ROW_TILE * columns;
     const unsigned part = unit / tiles, tile = unit - part * tiles, row = tile / columns, column = tile - row * columns;
     any = part < cut.splits;
     pieces = 2 * k_blocks;
     from_a = (matrix == MATRIX_PROJ ? memory.wide() : memory.h()) + activation_at(k_tiles, row * ROW_TILE, part * k_blocks, 0);
     from_b = memory.base + (matrix == MATRIX_QKV ? AT_QKV : matrix == MATRIX_ATTN ? AT_ATTN : matrix == MATRIX_FC ? AT_FC : AT_PROJ) +
-             weight_at(k_tiles, column * n, part * k_blocks, 0);
-    further = middle ? weight_at(k_tiles, column * n + 64, 0, 0) - weight_at(k_tiles, column * n, 0, 0) : 0;
+             weight_at(columns_of(matrix), column * n, part * k_blocks, 0);
+    step_b = columns_of(matrix) * COLUMN;
   }
   // `place`: that of the ring, and the phase of its barriers
   __device__ __forceinline__ int run(int place, uint32_t ring) {
@@ -73,44 +67,10 @@ struct Feeder {
       mbarrier_wait_or_fault(full + empty, place < slots);
       mbarrier_expect(full, slot_bytes);
       bulk_load(to, from_a, Wide::A_BYTES, full);
-      if (middle) {
-        bulk_load(to + Wide::A_BYTES, from_b, IMAGE, full);
-        bulk_load(to + Wide::A_BYTES + IMAGE, from_b + further, IMAGE, full);
-      } else {
-        bulk_load(to + Wide::A_BYTES, from_b, slot_bytes - Wide::A_BYTES, full);
-      }
-      from_a += 2 * IMAGE;
-      from_b += 3 * IMAGE;
-      if (++place == 2 * slots) place = 0;
-    }
-    return place;
-  }
-  // The same behind a barrier: by whole warps, of which one lane `feeds`. pass() is called when the first piece may come, which
-  // then leaves at once.
-  template <class Pass>
-  __device__ __forceinline__ int run_behind(int place, uint32_t ring, bool feeds, Pass pass) {
-    uint32_t to, full;
-    const auto await_place = [&] {
-      const int stage = place < slots ? place : place - slots;
-      to = ring + stage * slot_bytes, full = barriers + 8 * stage;
-      mbarrier_wait_or_fault(full + 8 * slots, place < slots);
-      mbarrier_expect(full, slot_bytes);
-      if (++place == 2 * slots) place = 0;
-    };
-    const auto bring = [&] {
-      bulk_load(to, from_a, Wide::A_BYTES, full);
       bulk_load(to + Wide::A_BYTES, from_b, slot_bytes - Wide::A_BYTES, full);
       from_a += 2 * IMAGE;
-      from_b += 3 * IMAGE;
-    };
-    if (feeds) await_place();
-    pass();
-    if (!feeds) return place;
-    bring();
-#pragma unroll 1
-    for (int k = 1; k < pieces; k++) {
-      await_place();
-      bring();
+      from_b += step_b;
+      if (++place == 2 * slots) place = 0;
     }
     return place;
   }
@@ -145,7 +105,7 @@ struct Supplier {
   __device__ __forceinline__ void feed_product(int matrix) {
 #pragma unroll 1
     for (int unit = crew.rank;; unit += crew.size) {
-      Feeder feeder(args, gate.shared, matrix, unit);  // the first one while the others are still busy
+      Feeder feeder(args, gate.shared, matrix, unit, cut_of(args, matrix));  // the first one while the others are still busy
       if (unit < crew.size) pass();
       if (!feeds || !feeder.any) break;
       const int place = feeder.run(feeder.wide ? wide : narrow, gate.shared + S_RING);

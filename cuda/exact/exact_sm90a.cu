@@ -4,7 +4,7 @@
    compute and one that keeps them supplied: it feeds the rings, meets the other blocks and finds scales. Shared memory:
    SHARED_BYTES. Stages, a grid barrier (1.2 us) after each:
 
-     weights -> images (of W_qkv; others beside QKV where SMs are idle there), h = LN1(x)
+     weights -> strips (of W_qkv; others beside QKV where SMs are idle there), h = LN1(x)
      Q | K | V = h W_qkv + b_qkv      att = attention(Q, K, V)      parts = att W_attn
      x1 = x + parts + b_attn, h = LN2(x1)      f = gelu(h W_fc + b_fc)      parts = f W_proj      output = x1 + parts + b_proj
 
@@ -39,7 +39,7 @@ __device__ __forceinline__ void consume(const ExactArgs& args, uint32_t shared, 
       const Memory memory(args);
       const float* v = memory.vectors();
       const ToImages to{v + (half ? V_INVERSE_FC : V_INVERSE_QKV), v + (half ? V_B_FC : V_B_QKV), memory.wide(), half, half};
-      if ((half ? cut_of<MATRIX_FC>(args) : cut_of<MATRIX_QKV>(args)).wide) {
+      if ((half ? cut_of<MATRIX_FC>(args) : cut_of<MATRIX_QKV>(args)).wide()) {
         product_to_images<Wide>(rings.wide, shared, half ? FFN : QKV, to, memory.rows, enter);
       } else {
         product_to_images<Narrow>(rings.narrow, shared, half ? FFN : QKV, to, memory.rows, enter);
@@ -59,12 +59,11 @@ __device__ __forceinline__ void consume(const ExactArgs& args, uint32_t shared, 
     }
     const Cut cut = half ? cut_of<MATRIX_PROJ>(args) : cut_of<MATRIX_ATTN>(args);
     // No block has two of these units. (A launch with fewer blocks adds the same numbers in the same order.)
-    if (half && cut.wide && cut.splits == QUARTERS && padded_rows(args) / ROW_TILE * (D / GROUP) * QUARTERS <= crew.size) {
-      const auto leave = [&] { gate.leave(false); };
-      product_to_output<Wide>(rings.wide, shared, args, a_inverse, enter, StageMeeting<decltype(enter), decltype(leave)>{enter, leave});
+    if (half && cut.wide() && cut.splits == QUARTERS && padded_rows(args) / ROW_TILE * (D / WIDEST) * QUARTERS <= crew.size) {
+      product_to_output<Wide>(rings.wide, shared, args, a_inverse, enter, [&] { gate.leave(false); });
       break;
     }
-    if (cut.wide)
+    if (cut.wide())
       product_to_parts<Wide>(rings.wide, shared, args, half != 0, cut.splits, a_inverse, enter);
     else
       product_to_parts<Narrow>(rings.narrow, shared, args, half != 0, cut.splits, a_inverse, enter);

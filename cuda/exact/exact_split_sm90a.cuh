@@ -1,9 +1,9 @@
-/* The weights as images of hi and lo.
+/* The weights as strips of hi and lo.
 
    A slab of 768 k x 32 columns has one scale and is one block's work at a time: copied into shared memory while the slab
    before it is worked on, its largest magnitude found, split, written. 288 slabs: qkv 72, attn 24, fc 96, proj 24 for each
    of four parts of K. Shared memory: two slabs of 96 KB in the place of the ring. Limiter: 28.4 MB read and as much
-   written, by all SMs, or by those that have no tile of QKV meanwhile. */
+   written, by all SMs, or by those that have nothing else to do meanwhile. */
 #pragma once
 
 #include "common/sync_sm90a.cuh"
@@ -16,25 +16,23 @@ constexpr int SLABS_QKV = QKV / SLAB, SLABS_ATTN = D / SLAB, SLABS_FC = FFN / SL
 constexpr int SLABS = SLABS_QKV + SLABS_ATTN + SLABS_FC + SLABS_PROJ;
 
 struct SlabPlace {
-  int matrix, weights, width, column, first_k, inverse, k_tiles;
-  size_t images;
+  int matrix, weights, width, column, first_k, inverse;
+  size_t strips;
 
   __device__ explicit SlabPlace(int slab) {
     first_k = 0;
-    k_tiles = D / 64;
     if (slab < SLABS_QKV) {
-      matrix = MATRIX_QKV, weights = W_QKV, width = QKV, images = AT_QKV, inverse = V_INVERSE_QKV;
+      matrix = MATRIX_QKV, weights = W_QKV, width = QKV, strips = AT_QKV, inverse = V_INVERSE_QKV;
     } else if ((slab -= SLABS_QKV) < SLABS_ATTN) {
-      matrix = MATRIX_ATTN, weights = W_ATTN, width = D, images = AT_ATTN, inverse = V_INVERSE_ATTN;
+      matrix = MATRIX_ATTN, weights = W_ATTN, width = D, strips = AT_ATTN, inverse = V_INVERSE_ATTN;
     } else if ((slab -= SLABS_ATTN) < SLABS_FC) {
-      matrix = MATRIX_FC, weights = W_FC, width = FFN, images = AT_FC, inverse = V_INVERSE_FC;
+      matrix = MATRIX_FC, weights = W_FC, width = FFN, strips = AT_FC, inverse = V_INVERSE_FC;
     } else {
       slab -= SLABS_FC;
       const int part = slab / (D / SLAB);
       slab %= D / SLAB;
-      matrix = MATRIX_PROJ, weights = W_PROJ, width = D, images = AT_PROJ, inverse = V_INVERSE_PROJ + part * D;
+      matrix = MATRIX_PROJ, weights = W_PROJ, width = D, strips = AT_PROJ, inverse = V_INVERSE_PROJ + part * D;
       first_k = part * CHUNK;
-      k_tiles = FFN / 64;
     }
     column = slab * SLAB;
   }
@@ -83,16 +81,16 @@ __device__ __forceinline__ void fetch_slab(const ExactArgs& args, int slab, uint
 
 __device__ __forceinline__ void write_slab(const Memory& memory, int slab, uint32_t from, float scale) {
   const SlabPlace at(slab);
-  const int thread = thread_index(), column = at.column + thread % 8 * 4, row = thread / 8;
-  unsigned char* to = memory.base + at.images + weight_at(at.k_tiles, column, at.first_k / 64, 0) + column % 8 * 2;
-  const uint32_t upper = swizzle_128(row, column % 64 / 8), lower = swizzle_128(row + 32, column % 64 / 8);
+  const int thread = thread_index(), row = thread / 8, strip = thread % 8 / 4 * STRIP, column = thread % 4 * 4;
+  unsigned char* const to = memory.base + at.strips + weight_at(at.width, at.column + strip, at.first_k / 64, 0) + column % 8 * 2;
+  const uint32_t upper = swizzle<32>(row, column / 8), lower = swizzle<32>(row + 32, column / 8), part = at.width * COLUMN;
 #pragma unroll 4
   for (int i = 0; i < SLAB_PIECES; i++) {
     const float4 v = load_shared_4(from + 16 * thread + i * PIECE_STEP);
     const Split a = split(v.x * scale, v.y * scale), b = split(v.z * scale, v.w * scale);
-    unsigned char* at_row = to + (i / 2) * (6 * IMAGE) + (i % 2 ? lower : upper);
+    unsigned char* const at_row = to + static_cast<size_t>(i / 2 * 2) * part + (i % 2 ? lower : upper);
     __stcg(reinterpret_cast<uint2*>(at_row), make_uint2(a.hi, b.hi));
-    __stcg(reinterpret_cast<uint2*>(at_row + 3 * IMAGE), make_uint2(a.lo, b.lo));
+    __stcg(reinterpret_cast<uint2*>(at_row + part), make_uint2(a.lo, b.lo));
   }
   if (thread < SLAB) memory.vectors()[at.inverse + at.column + thread] = inverse(scale);
 }

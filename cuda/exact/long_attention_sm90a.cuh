@@ -1,12 +1,14 @@
 /* att = softmax(Q K^T / 8) V of every head for many rows, as exact_attention_sm90a.cuh has units, tiles and images, by another loop: Q in registers, the
    exponentials of a step of 64 keys under P V of the step before, and the largest score looked for only where a step's sum asks for it.
 
+   Where there are blocks for it, a unit has 64 rows, and the warpgroups take its tiles of keys by turns.
    Where all units have the same tiles of keys, and whole units would leave the last round half empty, the tiles of that round are dealt out in equal runs: a
    block may end a unit that another one has begun. Each leaves what it has of such a unit in memory, and a warp whose like have all done so adds up, in the
    order of the keys. So nobody waits for anybody. Limiter: wgmma, 768 clocks for 64 rows x 64 keys. */
 #pragma once
 
 #include "exact/exact_attention_sm90a.cuh"
+#include "exact/long_work_sm90a.cuh"
 
 namespace exact90 {
 
@@ -14,8 +16,6 @@ namespace exact90 {
    rounded does not matter, as the row's sum takes it out again. Where 16 of a step add up to more than LONG_MOST, a larger one is looked for: so each is below
    2^15, inside fp16, and what is lost below is 2^-33 of the largest. Beyond LONG_WILD rounding could lead out of that; there each step looks, and subtracts. */
 constexpr float LONG_EXPONENT = 8.f, LONG_MOST = 32768.f, LONG_WILD = 1048576.f;
-// A unit is dealt out in about so many runs at most, and where a whole one takes more than so many tiles longer than a run.
-constexpr int LONG_RUNS = 4, LONG_WORTH = 3;
 
 /* Where blocks leave parts of units: for each block two, one that a unit begins with and one that it goes on with, of a warp's sums as lanes have them. In
    front of them, how many parts of the unit that a block has begun are there, for each warp; 0 before. They lie where other forms of the
@@ -35,26 +35,18 @@ struct LongParts {
 
 // What a block does, in its order; the same for both roles: its run of tiles of the units that are dealt out, then whole units.
 struct LongDeal {
-  int dealt, each;  // the first units are dealt out, of `each` tiles
-  unsigned piece;   // tiles of a run
+  LongRuns runs;
   unsigned at, end;
   WholeUnits whole;
 
-  __device__ __forceinline__ LongDeal(const ExactArgs& args, int rows) {
-    const int size = crew.size, units = rows / ROW_TILE * HEADS;
-    dealt = units % size;
-    each = (min(args.seq_len, args.rows) + ROW_TILE - 1) / ROW_TILE;
-    const unsigned tiles = dealt * each;
-    piece = max((tiles + size - 1) / size, (each + LONG_RUNS - 1) / LONG_RUNS);
-    const bool alike = !args.causal && (args.seq_len >= args.rows || args.seq_len % ROW_TILE == 0);
-    if (!alike || size > LongParts::BLOCKS || each <= static_cast<int>(piece) + LONG_WORTH) dealt = 0;
-    at = dealt ? min(crew.rank * piece, tiles) : 0, end = dealt ? min(at + piece, tiles) : 0;
-    whole = {dealt + crew.rank, units};
+  __device__ __forceinline__ LongDeal(const LongRuns& runs, int units) : runs(runs), whole{runs.dealt + crew.rank, units} {
+    const unsigned tiles = runs.dealt * runs.each;
+    at = min(crew.rank * runs.run, tiles), end = min(at + runs.run, tiles);
   }
   __device__ __forceinline__ bool next(AttentionShare& share) {
     if (at >= end) return whole.next(share);
-    const int unit = at / each, tile = at - unit * each;
-    share = {unit, tile, min(each - tile, static_cast<int>(end - at))};
+    const int unit = at / runs.each, tile = at - unit * runs.each;
+    share = {unit, tile, min(runs.each - tile, static_cast<int>(end - at))};
     at += share.some;
     return true;
   }
@@ -194,6 +186,31 @@ struct LongConsumer {
     }
   }
 
+  // The first warpgroup adds what the second one has of the same rows, by way of shared memory; whether this is the first.
+  __device__ __forceinline__ bool add_half(uint32_t shared, int group, int warp, int lane) {
+    const uint32_t at = shared + warp * LongParts::BYTES + 16 * lane;
+    if (group == 1) {
+#pragma unroll
+      for (int i = 0; i < 8; i++) store_shared_4(at + 512 * i, make_float4(total[4 * i], total[4 * i + 1], total[4 * i + 2], total[4 * i + 3]));
+      store_shared_4(at + 512 * 8, make_float4(offset[0], offset[1], sum[0], sum[1]));
+    }
+    named_barrier_sync(CONSUMER_BARRIER, CONSUMERS);
+    if (group == 1) return false;
+    const float4 v = load_shared_4(at + 512 * 8);
+    const float least[2] = {fminf(offset[0], v.x), fminf(offset[1], v.y)};
+    const float mine[2] = {exp2_approx(least[0] - offset[0]), exp2_approx(least[1] - offset[1])};
+    const float other[2] = {exp2_approx(least[0] - v.x), exp2_approx(least[1] - v.y)};
+    sum[0] = fmaf(v.z, other[0], sum[0] * mine[0]), sum[1] = fmaf(v.w, other[1], sum[1] * mine[1]);
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+      const float4 x = load_shared_4(at + 512 * i);
+      float* const t = total + 4 * i;
+      t[0] = fmaf(x.x, other[0], t[0] * mine[0]), t[1] = fmaf(x.y, other[0], t[1] * mine[0]);
+      t[2] = fmaf(x.z, other[1], t[2] * mine[1]), t[3] = fmaf(x.w, other[1], t[3] * mine[1]);
+    }
+    return true;
+  }
+
   /* Whether all other parts of the unit are there, which then are added to this warp's; else it leaves its own. `first`: the block that has begun the unit;
      `own`: which of the `parts` this is. */
   __device__ __forceinline__ bool meet_parts(const LongParts& memory, int first, int own, int parts, int warp, int lane) {
@@ -212,10 +229,11 @@ struct LongConsumer {
   }
 };
 
-// The result has the scale of Q, K and V.
-__device__ __forceinline__ void long_attention(uint32_t shared, const ExactArgs& args) {
+// The result has the scale of Q, K and V. HALVES: a block has a unit of 64 rows, of which each warpgroup has every second tile of keys.
+template <bool HALVES, class Deal>
+__device__ __forceinline__ void long_attention(uint32_t shared, const ExactArgs& args, Deal deal) {
+  constexpr int HEIGHT = HALVES ? ROW_TILE / 2 : ROW_TILE;
   const Memory memory(args);
-  LongDeal deal(args, memory.rows);
   Ring<1> q_ring;
   KvRing k, v;  // K and V take places by turns
   v.advance();
@@ -223,18 +241,24 @@ __device__ __forceinline__ void long_attention(uint32_t shared, const ExactArgs&
   const auto full = [&](const KvRing& ring) { return shared + BAR_KV + 8 * ring.stage; };
   const auto place = [&](const KvRing& ring) { return shared + S_KV + ring.stage * TILE_BYTES; };
   const auto release = [&](const KvRing& ring) {
-    if (thread_index() % 128 == 0) mbarrier_arrive(full(ring) + 8 * KV_SLOTS);
+    if (thread_index() % 128 > 0) return;
+    mbarrier_arrive(full(ring) + 8 * KV_SLOTS);
+    if (HALVES) mbarrier_arrive(full(ring) + 8 * KV_SLOTS);  // for the other warpgroup, too
   };
-  const auto next = [](KvRing& ring) { ring.advance(), ring.advance(); };
+  const auto next = [](KvRing& ring) {
+#pragma unroll
+    for (int i = 0; i < (HALVES ? 4 : 2); i++) ring.advance();
+  };
+  if (HALVES && group == 1) k.advance(), k.advance(), v.advance(), v.advance();
   AttentionShare share;
   bool more = deal.next(share);
   pdl_wait();
   const float inverse_scale = inverse(load(memory.scales() + SCALE_QKV)), c = 0.125f * 1.44269504089f * inverse_scale * inverse_scale;
 #pragma unroll 1
   for (; more; more = deal.next(share)) {
-    const AttentionUnit u(args, memory, share.unit);
-    const int tiles = share.tiles(u);
-    const int first_row = u.row + 64 * group, bottom = args.rows - 1;
+    const AttentionUnit u(args, memory, share.unit, HEIGHT);
+    const int all_tiles = share.tiles(u), tiles = HALVES ? (all_tiles + 1 - group) / 2 : all_tiles;
+    const int first_row = HALVES ? u.row : u.row + 64 * group, bottom = args.rows - 1;
     // The keys that all rows of this warpgroup see, and those of this thread's two rows.
     const auto begins = [&](int row) { return sequence_begin(args, min(row, bottom)); };
     const auto ends = [&](int row) { return args.causal ? min(row, bottom) + 1 : begins(row) + args.seq_len; };
@@ -249,59 +273,69 @@ __device__ __forceinline__ void long_attention(uint32_t shared, const ExactArgs&
     };
     mbarrier_wait_or_fault(shared + BAR_Q, q_ring.parity);
     q_ring.advance();
-    x.load_queries(shared + S_Q + group * IMAGE + warp % 4 * BOX_BYTES, lane);
-    mbarrier_wait_or_fault(full(k), k.parity);
-    wgmma_fence();
-    x.issue_scores(place(k));
-    wgmma_wait<0>();
-    mbarrier_arrive(shared + Q_EMPTY);
-    int key = (u.first_tile + share.tile) * ROW_TILE;
-#pragma unroll 1
-    for (int left = tiles;; key += ROW_TILE) {
-      mask(key);
-      x.probabilities<0>(c);
-      wgmma_wait<0>();
-      x.add_output<1>();
-      if (left < tiles) {
-        release(v);
-        next(v);
-      }
-      wgmma_fence();
-      x.issue_scores(place(k) + IMAGE);
-      mbarrier_wait_or_fault(full(v), v.parity);
-      wgmma_fence();
-      x.issue_output<0>(place(v));
-      wgmma_wait<1>();
-      release(k);
-      next(k);
-      mask(key + KEYS);
-      x.probabilities<1>(c);
-      wgmma_wait<0>();
-      x.add_output<0>();
-      if (--left == 0) break;
+    x.load_queries(shared + S_Q + first_row / 64 % 2 * IMAGE + warp % 4 * BOX_BYTES, lane);
+    const auto attend = [&](int key) {
       mbarrier_wait_or_fault(full(k), k.parity);
       wgmma_fence();
       x.issue_scores(place(k));
+      wgmma_wait<0>();
+      mbarrier_arrive(shared + Q_EMPTY);  // not right behind load_queries(): then rows of dealt units differ from call to call (H200)
+#pragma unroll 1
+      for (int left = tiles;; key += (HALVES ? 2 : 1) * ROW_TILE) {
+        mask(key);
+        x.probabilities<0>(c);
+        wgmma_wait<0>();
+        x.add_output<1>();
+        if (left < tiles) {
+          release(v);
+          next(v);
+        }
+        wgmma_fence();
+        x.issue_scores(place(k) + IMAGE);
+        mbarrier_wait_or_fault(full(v), v.parity);
+        wgmma_fence();
+        x.issue_output<0>(place(v));
+        wgmma_wait<1>();
+        release(k);
+        next(k);
+        mask(key + KEYS);
+        x.probabilities<1>(c);
+        wgmma_wait<0>();
+        x.add_output<0>();
+        if (--left == 0) break;
+        mbarrier_wait_or_fault(full(k), k.parity);
+        wgmma_fence();
+        x.issue_scores(place(k));
+        wgmma_fence();
+        x.issue_output<1>(place(v));
+        wgmma_wait<1>();
+      }
       wgmma_fence();
       x.issue_output<1>(place(v));
-      wgmma_wait<1>();
-    }
-    wgmma_fence();
-    x.issue_output<1>(place(v));
-    wgmma_wait<0>();
-    x.add_output<1>();
-    release(v);
-    next(v);
+      wgmma_wait<0>();
+      x.add_output<1>();
+      release(v);
+      next(v);
+    };
+    if (!HALVES || tiles > 0)
+      attend((u.first_tile + share.tile + (HALVES ? group : 0)) * ROW_TILE);
+    else
+      mbarrier_arrive(shared + Q_EMPTY);
 #pragma unroll
     for (int r = 0; r < 2; r++) x.sum[r] = quad_sum(x.sum[r]);
-    if (tiles < u.tiles) {
-      const unsigned begin = share.unit * u.tiles;
-      const int first = begin / deal.piece, last = (begin + u.tiles - 1) / deal.piece;
-      if (!x.meet_parts(LongParts(memory), first, crew.rank - first, last - first + 1, warp, lane)) continue;
+    if constexpr (HALVES) {
+      mbarrier_wait_or_fault(shared + Q_EMPTY, 0);  // all have Q in registers
+      if (!x.add_half(shared + S_Q, group, warp % 4, lane)) return;
+    } else {
+      if (tiles < u.tiles) {
+        const unsigned begin = share.unit * u.tiles;
+        const int first = begin / deal.runs.run, last = (begin + u.tiles - 1) / deal.runs.run;
+        if (!x.meet_parts(LongParts(memory), first, crew.rank - first, last - first + 1, warp, lane)) continue;
+      }
     }
     const float part[2] = {1.f / x.sum[0], 1.f / x.sum[1]};
     unsigned char* to = memory.h() + activation_at(D / 64, first_row, u.head, 0) + warp % 4 * BOX_BYTES;
-    store_split(shared + S_BOX + warp * BOX_BYTES, to, to + 2 * IMAGE, lane, [&](int i, float(&value)[4]) {
+    store_split<64>(shared + S_BOX + warp * BOX_BYTES, to, to + 2 * IMAGE, lane, 0, [&](int i, float(&value)[4]) {
 #pragma unroll
       for (int j = 0; j < 4; j++) value[j] = x.total[4 * i + j] * part[j >> 1];
     });

@@ -2,7 +2,6 @@
    through memory. Limiter: reads and writes, at 16 bytes a clock. */
 #pragma once
 
-#include "common/cluster_sm90a.cuh"
 #include "exact/exact_gemm_sm90a.cuh"
 
 namespace exact90 {
@@ -23,12 +22,14 @@ struct LongResidual {
   }
 };
 
-// Of a warp's 16 rows HALVES times 32 columns from `column` on, whole lines by way of its box; the product is sum * scale.
-template <int HALVES>
-__device__ __forceinline__ void finish_long_rows(uint32_t shared, const LongResidual& of, int first_row, int column, const float (&sum)[16 * HALVES],
+// Of a warp's 16 rows from `first_row` on so many columns from `column` on; the product is sum * scale. Whole lines by way of the warp's box, 32 columns at a
+// time, and what is left by pairs of columns.
+template <int COLUMNS>
+__device__ __forceinline__ void finish_long_rows(uint32_t shared, const LongResidual& of, int first_row, int column, const float (&sum)[COLUMNS / 2],
                                                  float scale) {
-  const int thread = thread_index(), lane = thread % 32, warp = thread / 32, top = first_row + warp * 16 + lane / 8;
-  const uint32_t box = shared + S_BOX + warp * BOX_BYTES;
+  constexpr int HALVES = COLUMNS / 32;
+  const int thread = thread_index(), lane = thread % 32, top = first_row + lane / 8;
+  const uint32_t box = shared + S_BOX + thread / 32 * BOX_BYTES;
   const size_t at = static_cast<size_t>(top) * D + column + lane % 8 * 4;
   const float *residual = of.residual + at, *bias = of.bias + column + lane % 8 * 4;
   float4 old[2][4];
@@ -52,54 +53,16 @@ __device__ __forceinline__ void finish_long_rows(uint32_t shared, const LongResi
       if (top + 4 * i < of.rows) __stcg(reinterpret_cast<float4*>(of.to + at + 4 * i * D + 32 * half), v);
     }
   }
-}
-
-// How two blocks of a cluster add up what they have of a tile: each sends the half of the columns that the other one finishes.
-template <class F>
-struct LongExchange {
-  static constexpr int VECTORS = F::BN / 2 / 8, BYTES = VECTORS * 512;  // of a warp: 16 bytes a lane each
-  static constexpr int RECEIVED = BAR_END;
-  static_assert(RECEIVED + 8 <= S_BARRIERS + 512 && 2 * WARPS * BYTES <= RING_BYTES, "room");
-  uint32_t shared;
-
-  __device__ __forceinline__ explicit LongExchange(uint32_t shared) : shared(shared) {}
-  // The threads that do not compute: all of a cluster meet twice.
-  static __device__ __forceinline__ void stand_by() {
-    cluster_arrive();
-    cluster_wait();
-    cluster_arrive();
-    cluster_wait();
-  }
-  // By one thread, before all else
-  __device__ __forceinline__ void expect() const { mbarrier_expect(shared + RECEIVED, WARPS * BYTES); }
-  // By the threads that compute. The caller waits for the cluster once more when it is done with its half.
-  __device__ __forceinline__ void add(float (&own)[F::BN / 4], const float (&sum)[F::BN / 2], int rank) const {
-    const int thread = thread_index(), warp = uniform_group() * 4 + thread % 128 / 32, lane = thread % 32;
-    const uint32_t here = shared + S_RING + warp * BYTES, there = here + WARPS * BYTES;
-    cluster_arrive();
-    cluster_wait();  // all warps of both have left the rings, and the barriers are there
 #pragma unroll
-    for (int half = 0; half < 2; half++)
+  for (int i = 4 * HALVES; i < COLUMNS / 8; i++)
 #pragma unroll
-      for (int i = 0; i < VECTORS; i++) {
-        const float* const v = sum + 4 * (VECTORS * half + i);
-        if (half != rank) store_shared_4(here + 512 * i + 16 * lane, make_float4(v[0], v[1], v[2], v[3]));
-#pragma unroll
-        for (int j = 0; j < 4; j++)
-          if (half == rank) own[4 * i + j] = v[j];
-      }
-    fence_async_shared();
-    __syncwarp();
-    if (elect_one()) cluster_copy(cluster_address(there, rank ^ 1), here, BYTES, cluster_address(shared + RECEIVED, rank ^ 1));
-    __syncwarp();
-    mbarrier_wait_or_fault(shared + RECEIVED, 0);
-    cluster_arrive();
-#pragma unroll
-    for (int i = 0; i < VECTORS; i++) {
-      const float4 v = load_shared_4(there + 512 * i + 16 * lane);
-      own[4 * i] += v.x, own[4 * i + 1] += v.y, own[4 * i + 2] += v.z, own[4 * i + 3] += v.w;
+    for (int r = 0; r < 2; r++) {
+      const int row = first_row + lane / 4 + 8 * r, n = column + 8 * i + lane % 4 * 2;
+      if (row >= of.rows) continue;
+      const size_t place = static_cast<size_t>(row) * D + n;
+      const float2 x = __ldcg(reinterpret_cast<const float2*>(of.residual + place)), b = __ldcg(reinterpret_cast<const float2*>(of.bias + n));
+      __stcg(reinterpret_cast<float2*>(of.to + place), make_float2(sum[4 * i + 2 * r] * scale + b.x + x.x, sum[4 * i + 2 * r + 1] * scale + b.y + x.y));
     }
-  }
-};
+}
 
 }  // namespace exact90

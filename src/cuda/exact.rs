@@ -7,9 +7,9 @@ use super::arch::Arch;
 use super::block::{Buffers, Shape};
 use super::exact_chain::Chain;
 use super::exact_long;
+use super::exact_work::Call;
 use super::launch::{Arguments, Edge, Function, Step, pair};
 use super::modules::Modules;
-use crate::dims::{D, FFN, QKV};
 use crate::error::Error;
 use crate::precision::SolvePrecision;
 
@@ -30,28 +30,13 @@ pub struct Form {
     pub gathers: bool,
 }
 
-/// Rows up to which Hopper has a kernel that needs no images of the weights (cuda/exact/exact_few_sm90a.cuh), and up to which it is the faster way where
+/// Rows up to which Hopper has a kernel that needs no split weights in memory (cuda/exact/exact_few_sm90a.cuh), and up to which it is the faster way where
 /// a handle has them already; measured on an H200.
 pub const FEW_ROWS: usize = 64;
 const FEW_PREPARED_ROWS: usize = 48;
 
 /// Threads of a block of that kernel.
 pub const FEW_THREADS: u32 = 512;
-
-/// Whether so many SMs have one tile each of QKV and of FC and a quarter of one of proj: the only way of cutting products that
-/// cuda/exact/exact_quartered_sm90a.cu knows. As `Cut` and `cut_of` cut them in cuda/exact/.
-#[must_use]
-pub fn quartered(sms: usize, rows: usize) -> bool {
-    let tiles = rows.div_ceil(128);
-    let narrow = |columns: usize| tiles * (columns / 64);
-    // K is cut in two as long as there are SMs for it, and memory for the parts.
-    let (mut splits, mut units) = (1, tiles * (D / 192));
-    while splits < 16 && 2 * units <= sms && 2 * splits * tiles * 128 <= 4096 {
-        (splits, units) = (2 * splits, 2 * units);
-    }
-    let wide = narrow(QKV).min(narrow(FFN)) > 2 * sms && narrow(D) > sms / 2;
-    wide && narrow(D) <= 2 * sms && splits == 4 && units <= sms.min(128)
-}
 
 /// The form of this architecture.
 #[must_use]
@@ -77,8 +62,6 @@ pub struct Kernel {
     function: Function,
     /// That of up to [`FEW_ROWS`], on Hopper.
     few: Option<Function>,
-    /// That of [`quartered`], on Hopper.
-    quartered: Option<Function>,
     /// Those of a middling number of rows in precision exact, on Hopper.
     chain: Option<Chain>,
     /// Those of many rows in precision exact, on Hopper.
@@ -174,10 +157,10 @@ impl Kernel {
         let form = form(arch);
         let function = |name| modules.function(name, form.shared);
         let on_hopper = |name| (arch == Arch::Sm90a).then(|| function(name)).transpose();
-        let (few, quartered) = (on_hopper("exact_few")?, on_hopper("exact_quartered")?);
+        let few = on_hopper("exact_few")?;
         let chain = (arch == Arch::Sm90a).then(|| Chain::load(modules)).transpose()?;
         let long = (arch == Arch::Sm90a).then(|| exact_long::Chain::load(modules)).transpose()?;
-        Ok(Self { function: function("exact")?, few, quartered, chain, long, form })
+        Ok(Self { function: function("exact")?, few, chain, long, form })
     }
 
     /// Brings the weights of `buffers` into their workspace, for later calls.
@@ -196,8 +179,12 @@ impl Kernel {
         let (rows, arguments) = (buffers.rows, &resident.arguments);
         let chain = self.chain.as_ref().and_then(|chain| chain.steps(rows, arguments));
         let long = || {
-            let long = self.long.as_ref().filter(|_| rows >= exact_long::FROM_ROWS && !quartered(sms, rows));
-            long.map(|long| long.steps(sms, rows, arguments))
+            let long = self.long.as_ref().filter(|_| rows >= exact_long::FROM_ROWS);
+            let (seq_len, causal, casts) = (buffers.seq_len, shape.causal, !shape.prepared);
+            long.map(|long| {
+                let call = Call { sms, fours: long.fours, rows, seq_len, causal, casts };
+                long.steps(call, arguments)
+            })
         };
         chain.or_else(long).unwrap_or_else(|| vec![resident])
     }
@@ -245,10 +232,9 @@ impl Kernel {
             Phases::Forward => self.few.filter(|_| buffers.rows <= FEW_PREPARED_ROWS),
             Phases::Both => self.few.filter(|_| buffers.rows <= FEW_ROWS),
         };
-        let quartered = self.quartered.filter(|_| phases != Phases::Cast && rule == 0 && quartered(sms, buffers.rows));
         Step {
             what: "launch of the exact block",
-            function: few.or(quartered).unwrap_or(self.function),
+            function: few.unwrap_or(self.function),
             grid: [blocks as u32, 1, 1],
             threads: if few.is_some() { FEW_THREADS } else { self.form.threads },
             shared: self.form.shared,

@@ -1,11 +1,10 @@
 //! The exact block of many rows on Hopper as a chain of launches (cuda/exact/exact_long_sm90a.cu). All have the arguments of the one resident kernel, in whose
-//! memory they keep their values.
-
-use std::collections::HashMap;
+//! memory they keep their values, and behind them what is theirs to do.
 
 use super::arch::Arch;
 use super::exact::form;
 use super::exact_chain;
+use super::exact_work::{Call, FC_FORMS, FORMS, Slabs, Work};
 use super::launch::{Arguments, Edge, Function, Step};
 use super::modules::Modules;
 use crate::dims::D;
@@ -15,10 +14,9 @@ use crate::error::Error;
 pub const ROW_TILE: usize = 128;
 /// Columns of a wide tile.
 pub const WIDE: usize = 192;
-/// Columns of a middling one.
-pub const MIDDLE: usize = 128;
 /// Columns of a narrow one.
 pub const NARROW: usize = 64;
+const MIDDLE: usize = 128;
 /// Threads of a block of the first kernel.
 pub const BEGIN_THREADS: u32 = 512;
 /// Threads of a block that has a warp for each row.
@@ -27,11 +25,11 @@ pub const NORM_THREADS: u32 = 128;
 pub const FROM_ROWS: usize = *exact_chain::ROWS.end() + 1;
 
 /// How a projection is cut: in tiles of so many columns, each by so many blocks, which share K.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// [`NARROW`], [`MIDDLE`] or [`WIDE`]
+    /// [`NARROW`], 128 or [`WIDE`]
     pub columns: usize,
-    /// One block or a pair
+    /// One block, or two or four of a cluster
     pub splits: usize,
 }
 
@@ -40,72 +38,99 @@ impl Cut {
         Self { columns, splits }
     }
 
-    /// Blocks for so many tiles of rows, one for each tile or its half.
+    /// Blocks for so many tiles of rows.
     #[must_use]
     pub fn blocks(self, row_tiles: usize) -> usize {
         row_tiles * (D / self.columns) * self.splits
     }
 
-    /// The first of these of which so many SMs hold all blocks at once, else the last one, in several rounds.
-    fn of(cuts: &[Self], sms: usize, row_tiles: usize) -> Self {
-        let fits = |cut: &&Self| cut.blocks(row_tiles) <= sms;
-        *cuts.iter().find(fits).unwrap_or(&cuts[cuts.len() - 1])
+    /// The first of these of which all blocks run at the same time, else the last one, in several rounds.
+    fn first(cuts: &[Self], call: Call) -> usize {
+        let room = |cut: &Self| if cut.splits == 4 { 4 * call.fours } else { call.sms };
+        let fits = |cut: &Self| cut.blocks(call.row_tiles()) <= room(cut);
+        cuts.iter().position(fits).unwrap_or(cuts.len() - 1)
     }
 }
 
 /// The cuts of each projection, those in front that take the least time where they fit; measured on an H200.
 const ATTN_CUTS: [Cut; 5] =
     [Cut::new(NARROW, 2), Cut::new(NARROW, 1), Cut::new(WIDE, 2), Cut::new(MIDDLE, 1), Cut::new(WIDE, 1)];
-const PROJ_CUTS: [Cut; 5] =
-    [Cut::new(NARROW, 2), Cut::new(MIDDLE, 2), Cut::new(WIDE, 2), Cut::new(MIDDLE, 1), Cut::new(WIDE, 1)];
+const PROJ_CUTS: [Cut; 6] = [
+    Cut::new(MIDDLE, 4),
+    Cut::new(WIDE, 4),
+    Cut::new(MIDDLE, 2),
+    Cut::new(WIDE, 2),
+    Cut::new(MIDDLE, 1),
+    Cut::new(WIDE, 1),
+];
 
 /// One kernel of the chain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "named after what they compute")]
 pub enum Kernel {
     Begin,
-    Qkv,
+    /// In tiles of this one of [`FORMS`] behind the widest.
+    Qkv(usize),
     Attention,
-    /// The attention projection, up to x1.
-    AttnProj(Cut),
+    /// With half a tile of rows for each block
+    AttentionHalves,
+    /// The attention projection, up to x1, cut as this one of [`ATTN_CUTS`].
+    AttnProj(usize),
     Norm2,
-    Fc,
-    /// The last product, up to output.
-    Proj(Cut),
+    /// As [`Self::Qkv`].
+    Fc(usize),
+    /// The last product, up to output, cut as this one of [`PROJ_CUTS`].
+    Proj(usize),
 }
 
 impl Kernel {
     /// All that there are.
     pub fn all() -> impl Iterator<Item = Self> {
-        let others = [Self::Begin, Self::Qkv, Self::Attention, Self::Norm2, Self::Fc];
-        let projections = ATTN_CUTS.map(Self::AttnProj).into_iter().chain(PROJ_CUTS.map(Self::Proj));
-        others.into_iter().chain(projections)
+        let others = [Self::Begin, Self::Attention, Self::AttentionHalves, Self::Norm2];
+        let products = (0..FORMS.len()).map(Self::Qkv).chain((0..FC_FORMS).map(Self::Fc));
+        let projections = (0..ATTN_CUTS.len()).map(Self::AttnProj).chain((0..PROJ_CUTS.len()).map(Self::Proj));
+        others.into_iter().chain(products).chain(projections)
+    }
+
+    /// How it is cut, if it is a projection.
+    #[must_use]
+    pub fn cut(self) -> Option<Cut> {
+        match self {
+            Self::AttnProj(cut) => Some(ATTN_CUTS[cut]),
+            Self::Proj(cut) => Some(PROJ_CUTS[cut]),
+            _ => None,
+        }
     }
 
     /// Its name in the files of the architecture.
     #[must_use]
     pub fn symbol(self) -> String {
-        let (name, cut) = match self {
-            Self::Begin => ("begin", None),
-            Self::Qkv => ("qkv", None),
-            Self::Attention => ("attention", None),
-            Self::AttnProj(cut) => ("attn", Some(cut)),
-            Self::Norm2 => ("norm2", None),
-            Self::Fc => ("fc", None),
-            Self::Proj(cut) => ("proj", Some(cut)),
+        let name = match self {
+            Self::Begin => "begin",
+            Self::Qkv(_) => "qkv",
+            Self::Attention => "attention",
+            Self::AttentionHalves => "attention_halves",
+            Self::AttnProj(_) => "attn",
+            Self::Norm2 => "norm2",
+            Self::Fc(_) => "fc",
+            Self::Proj(_) => "proj",
         };
-        let cut = cut.map(|Cut { columns, splits }| format!("_{columns}_k{splits}")).unwrap_or_default();
-        format!("exact_long_{name}{cut}")
+        let tile = match (self, self.cut()) {
+            (Self::Qkv(form) | Self::Fc(form), _) => format!("_{}", FORMS[form].0),
+            (_, Some(Cut { columns, splits })) => format!("_{columns}_k{splits}"),
+            _ => String::new(),
+        };
+        format!("exact_long_{name}{tile}")
     }
 
     fn what(self) -> &'static str {
         match self {
             Self::Begin => "launch of LN1 and the split of weights",
-            Self::Qkv => "launch of the QKV product",
-            Self::Attention => "launch of attention",
+            Self::Qkv(_) => "launch of the QKV product",
+            Self::Attention | Self::AttentionHalves => "launch of attention",
             Self::AttnProj(_) => "launch of the attention projection",
             Self::Norm2 => "launch of LN2",
-            Self::Fc => "launch of the FC product",
+            Self::Fc(_) => "launch of the FC product",
             Self::Proj(_) => "launch of the last product",
         }
     }
@@ -128,50 +153,104 @@ impl Kernel {
         let row_tiles = rows.div_ceil(ROW_TILE);
         match self {
             Self::Norm2 => row_tiles * ROW_TILE * 32 / NORM_THREADS as usize,
-            Self::AttnProj(cut) | Self::Proj(cut) => cut.blocks(row_tiles).min(sms),
-            _ => sms,
+            _ => self.cut().map_or(sms, |cut| cut.blocks(row_tiles).min(sms)),
         }
     }
 }
 
-/// The kernels for so many rows on so many SMs, in their order.
+/// The kernels for a call, in their order.
 #[must_use]
-pub fn plan(sms: usize, rows: usize) -> [Kernel; 7] {
-    let cut = |cuts| Cut::of(cuts, sms, rows.div_ceil(ROW_TILE));
+pub fn plan(call: Call, work: &Work) -> [Kernel; 7] {
+    let cut = |cuts| Cut::first(cuts, call);
     [
         Kernel::Begin,
-        Kernel::Qkv,
-        Kernel::Attention,
+        Kernel::Qkv(work.qkv.form),
+        if call.halves() { Kernel::AttentionHalves } else { Kernel::Attention },
         Kernel::AttnProj(cut(&ATTN_CUTS)),
         Kernel::Norm2,
-        Kernel::Fc,
+        Kernel::Fc(work.fc.form),
         Kernel::Proj(cut(&PROJ_CUTS)),
     ]
 }
 
+/// What a kernel does, in parameters behind those that all have.
+fn parameters(kernel: Kernel, work: &Work, arguments: Arguments) -> Arguments {
+    let [front, in_qkv, in_attention, in_fc] = work.slabs.map(Slabs::words);
+    match kernel {
+        Kernel::Begin => arguments.words(&front),
+        Kernel::Qkv(_) => arguments.words(&work.qkv.words()).words(&in_qkv),
+        Kernel::Attention => arguments.words(&work.runs.words()).words(&in_attention),
+        Kernel::AttentionHalves => arguments.words(&in_attention),
+        Kernel::Fc(_) => arguments.words(&work.fc.words()).words(&in_fc),
+        Kernel::AttnProj(_) | Kernel::Norm2 | Kernel::Proj(_) => arguments,
+    }
+}
+
 /// The loaded kernels.
-pub struct Chain(HashMap<Kernel, Function>);
+pub struct Chain {
+    begin: Function,
+    /// As [`FORMS`] has them.
+    qkv: Vec<Function>,
+    attention: Function,
+    attention_halves: Function,
+    /// As [`ATTN_CUTS`] has them.
+    attn: Vec<Function>,
+    norm2: Function,
+    /// As [`FORMS`] has them, but for the last.
+    fc: Vec<Function>,
+    /// As [`PROJ_CUTS`] has them.
+    proj: Vec<Function>,
+    /// Clusters of four blocks that run at the same time.
+    pub fours: usize,
+}
 
 impl Chain {
     /// Finds them among the architecture's files.
     pub fn load(modules: &Modules) -> Result<Self, Error> {
-        let load = |kernel: Kernel| Ok((kernel, modules.function(&kernel.symbol(), kernel.shared())?));
-        Kernel::all().map(load).collect::<Result<_, _>>().map(Self)
+        let load = |kernel: Kernel| modules.function(&kernel.symbol(), kernel.shared());
+        let proj = Kernel::Proj(0);
+        let fours = load(proj)?.most_clusters(PROJ_CUTS[0].splits as u32, proj.threads(), proj.shared())?;
+        let each = |count, kernel: fn(usize) -> Kernel| (0..count).map(kernel).map(load).collect::<Result<_, Error>>();
+        Ok(Self {
+            begin: load(Kernel::Begin)?,
+            qkv: each(FORMS.len(), Kernel::Qkv)?,
+            attention: load(Kernel::Attention)?,
+            attention_halves: load(Kernel::AttentionHalves)?,
+            attn: each(ATTN_CUTS.len(), Kernel::AttnProj)?,
+            norm2: load(Kernel::Norm2)?,
+            fc: each(FC_FORMS, Kernel::Fc)?,
+            proj: each(PROJ_CUTS.len(), Kernel::Proj)?,
+            fours,
+        })
     }
 
-    /// Computes so many rows with these arguments.
+    fn get(&self, kernel: Kernel) -> Function {
+        match kernel {
+            Kernel::Begin => self.begin,
+            Kernel::Qkv(form) => self.qkv[form],
+            Kernel::Attention => self.attention,
+            Kernel::AttentionHalves => self.attention_halves,
+            Kernel::AttnProj(cut) => self.attn[cut],
+            Kernel::Norm2 => self.norm2,
+            Kernel::Fc(form) => self.fc[form],
+            Kernel::Proj(cut) => self.proj[cut],
+        }
+    }
+
+    /// Computes so with these arguments.
     #[must_use]
-    pub fn steps(&self, sms: usize, rows: usize, arguments: &Arguments) -> Vec<Step> {
+    pub fn steps(&self, call: Call, arguments: &Arguments) -> Vec<Step> {
+        let work = call.work();
         let step = |kernel: Kernel| Step {
             what: kernel.what(),
-            function: self.0[&kernel],
-            grid: [kernel.blocks(sms, rows) as u32, 1, 1],
+            function: self.get(kernel),
+            grid: [kernel.blocks(call.sms, call.rows) as u32, 1, 1],
             threads: kernel.threads(),
             shared: kernel.shared(),
             edge: if kernel == Kernel::Begin { Edge::Full } else { Edge::Programmatic },
             cooperative: false,
-            arguments: arguments.clone(),
+            arguments: parameters(kernel, &work, arguments.clone()),
         };
-        plan(sms, rows).into_iter().map(step).collect()
+        plan(call, &work).into_iter().map(step).collect()
     }
 }

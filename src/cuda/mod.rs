@@ -10,6 +10,7 @@ pub mod event;
 pub mod exact;
 pub mod exact_chain;
 pub mod exact_long;
+pub mod exact_work;
 pub mod graph;
 pub mod hopper;
 pub mod images;

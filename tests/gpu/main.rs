@@ -63,6 +63,7 @@ fn main() -> std::process::ExitCode {
         push("block::long_sequence", block::long_sequence);
         push("precision::exact", precision::exact);
         push("precision::exact_of_many_rows", precision::exact_of_many_rows);
+        push("precision::exact_repeats", precision::exact_repeats);
         push("precision::rescue", precision::rescue);
         push("precision::rescue_in_place", precision::rescue_in_place);
         push("precision::usual_after_unusual", precision::usual_after_unusual);

@@ -6,9 +6,8 @@ use std::thread;
 
 use solve::cuda::arch::Arch;
 use solve::cuda::block::{self, Buffers, Shape};
-use solve::cuda::exact::{self, Behind};
+use solve::cuda::exact::Behind;
 use solve::cuda::exact_chain;
-use solve::cuda::exact_long;
 use solve::cuda::graph::run_steps;
 use solve::cuda::prepared::Prepared;
 use solve::cuda::rescue::{ALARMS, TINY, must_rescue};
@@ -188,8 +187,7 @@ pub fn exact(arch: Arch) {
 
 /// Whether so many rows are computed by a chain of kernels in precision exact, and by another one in the place of fast ones.
 fn in_chain(arch: Arch, rows: usize) -> bool {
-    let many = rows >= exact_long::FROM_ROWS && !exact::quartered(device(arch).sms, rows);
-    arch == Arch::Sm90a && (exact_chain::ROWS.contains(&rows) || many)
+    arch == Arch::Sm90a && rows >= *exact_chain::ROWS.start()
 }
 
 /// Whether it is what exact has: to the bit, but not where a chain of kernels computes exact itself.
@@ -232,7 +230,7 @@ pub fn exact_of_many_rows(arch: Arch) {
             // Else one kernel would be compared with itself.
             let launches = [&exact, &auto].map(|block| block.launches(batch, seq_len).expect("launches"));
             let rows = batch * seq_len;
-            let chain = if in_chain(arch, rows) { exact_long::plan(device(arch).sms, rows).len() } else { 1 };
+            let chain = if in_chain(arch, rows) { 7 } else { 1 };
             assert_eq!(launches, [chain, 1], "{batch} sequences of {seq_len}");
             if batch == 1 && !causal {
                 let stateless = call(arch, &x, weights, Exact);
@@ -240,6 +238,23 @@ pub fn exact_of_many_rows(arch: Arch) {
                 assert!(error <= 1e-6, "{error:e}: solve() of {seq_len}");
             }
         }
+    }
+}
+
+/// Exact of so many rows that blocks have parts of several units of attention, and are at different places: the same bits each time. (Where a block lets the
+/// next Q come before its last read of this one, every other call has other bits on an H200, and compute-sanitizer sees nothing.)
+pub fn exact_repeats(arch: Arch) {
+    let weights = Memory::of(&weights_of(&KINDS[0], 95));
+    for seq_len in [1_700, 2_400, 3_000] {
+        let x = Random::new(seq_len as u64).uniforms(seq_len * D);
+        let block = prepared(arch, &weights, Exact, false, seq_len);
+        let (x_there, output) = (Memory::of(&x), Memory::poisoned(x.len()));
+        let again = || {
+            block.forward(&tokens(&x_there, &output, 1, seq_len), Stream::LEGACY).expect("forward");
+            output.read()
+        };
+        let wanted = again();
+        assert!((0..20).all(|_| again() == wanted), "other bits at {seq_len} tokens");
     }
 }
 
