@@ -57,7 +57,7 @@ struct Units {
 
   // Of those from `first` on, below `end`
   __device__ __forceinline__ Units(int rows, int n, int k_tiles, int splits, int first = 0, int end = INT_MAX)
-      : unit(first + crew.rank), columns(n / F::BN), splits(splits), k_blocks(k_tiles >> (31 - __clz(splits))) {
+      : unit(first + crew.rank), columns((n + F::BN - 1) / F::BN), splits(splits), k_blocks(k_tiles >> (31 - __clz(splits))) {
     tiles = rows / ROW_TILE * columns;
     count = min(tiles * splits, end);
   }
@@ -174,8 +174,8 @@ struct ToImages {
   int half, parity;  // of Scales
 };
 // enter() returns when the operands are there. What can be known before is found before: instructions that run for the first time come from far away. Of the
-// units from `first` on, below `end`.
-template <class F, class Enter>
+// units from `first` on, below `end`. OVER: the last tile of a row hangs over its end, where it multiplies what lies behind, and stores nothing.
+template <class F, bool OVER = false, class Enter>
 __device__ __forceinline__ void product_to_images(Ring<F::SLOTS>& at, uint32_t shared, int n, const ToImages& to, int rows, Enter enter, int first = 0,
                                                   int end = INT_MAX) {
   const int thread = thread_index(), warp = thread / 32, lane = thread % 32;
@@ -200,6 +200,7 @@ __device__ __forceinline__ void product_to_images(Ring<F::SLOTS>& at, uint32_t s
     // Rolled up, the accumulators moving down: the instructions of all pieces at once would have to come from L2.
 #pragma unroll 1
     for (int piece = 0; piece < F::BN / PIECE; piece++, pairs += 8 * PIECE) {
+      if (OVER && column + piece * PIECE >= n) break;
       store_split<PIECE>(shared + S_BOX + warp * BOX_BYTES, out, out + 2 * IMAGE, lane, PIECE == 64 ? 0 : chunk, [&](int i, float(&x)[4]) {
         const float4 c = load_shared_4(pairs + i * 64);
 #pragma unroll

@@ -73,7 +73,7 @@ __device__ __forceinline__ void long_product_to_images(const ExactArgs& args, co
   product_to_images<Wide>(wide, shared, N, to, memory.rows, enter, 0, tiles.wide);
   if constexpr (F::BN != WIDEST) {
     Ring<F::SLOTS> ring;
-    product_to_images<F>(ring, shared, N, to, memory.rows, enter, tiles.first);
+    product_to_images<F, N % F::BN != 0>(ring, shared, N, to, memory.rows, enter, tiles.first);
   }
   if (blockIdx.x == 0 && threadIdx.x == 0) memory.scales()[HALF ? SCALE_F : SCALE_QKV] = Scales::found(shared, HALF, 0).product;
   slabs.split(args, shared);
@@ -160,6 +160,7 @@ LONG_PRODUCT(qkv, MATRIX_QKV, 192)
 LONG_PRODUCT(fc, MATRIX_FC, 64)
 LONG_PRODUCT(fc, MATRIX_FC, 96)
 LONG_PRODUCT(fc, MATRIX_FC, 128)
+LONG_PRODUCT(fc, MATRIX_FC, 144)
 LONG_PRODUCT(fc, MATRIX_FC, 192)
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) exact_long_attention(const ExactArgs args, const LongRuns runs, const LongSlabs slabs) {
@@ -203,7 +204,7 @@ LONG_PROJECTION(attn, MATRIX_ATTN, Wide, 192, 2)
 LONG_PROJECTION(attn, MATRIX_ATTN, Form<128>, 128, 1)
 LONG_PROJECTION(attn, MATRIX_ATTN, Wide, 192, 1)
 LONG_PROJECTION(proj, MATRIX_PROJ, Form<128>, 128, 4)
-LONG_PROJECTION(proj, MATRIX_PROJ, Wide, 192, 4)
+LONG_PROJECTION(proj, MATRIX_PROJ, Form<96>, 96, 2)
 LONG_PROJECTION(proj, MATRIX_PROJ, Form<128>, 128, 2)
 LONG_PROJECTION(proj, MATRIX_PROJ, Wide, 192, 2)
 LONG_PROJECTION(proj, MATRIX_PROJ, Form<128>, 128, 1)

@@ -48,7 +48,7 @@ struct Feeder {
     slot_bytes = Wide::A_BYTES + cut.columns * COLUMN;
     barriers = shared + (wide ? Wide::FULL : Narrow::FULL);
     const int k_tiles = (matrix == MATRIX_PROJ ? FFN : D) / 64, k_blocks = k_tiles >> (31 - __clz(cut.splits));
-    const unsigned n = cut.columns, columns = columns_of(matrix) / n, tiles = memory.rows / ROW_TILE * columns;
+    const unsigned n = cut.columns, columns = (columns_of(matrix) + n - 1) / n, tiles = memory.rows / ROW_TILE * columns;
     const unsigned part = unit / tiles, tile = unit - part * tiles, row = tile / columns, column = tile - row * columns;
     any = part < cut.splits;
     pieces = 2 * k_blocks;

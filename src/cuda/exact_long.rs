@@ -4,7 +4,7 @@
 use super::arch::Arch;
 use super::exact::form;
 use super::exact_chain;
-use super::exact_work::{Call, FC_FORMS, FORMS, Slabs, Work};
+use super::exact_work::{Call, FORMS, Slabs, Work};
 use super::launch::{Arguments, Edge, Function, Step};
 use super::modules::Modules;
 use crate::dims::D;
@@ -57,7 +57,7 @@ const ATTN_CUTS: [Cut; 5] =
     [Cut::new(NARROW, 2), Cut::new(NARROW, 1), Cut::new(WIDE, 2), Cut::new(MIDDLE, 1), Cut::new(WIDE, 1)];
 const PROJ_CUTS: [Cut; 6] = [
     Cut::new(MIDDLE, 4),
-    Cut::new(WIDE, 4),
+    Cut::new(96, 2),
     Cut::new(MIDDLE, 2),
     Cut::new(WIDE, 2),
     Cut::new(MIDDLE, 1),
@@ -87,7 +87,7 @@ impl Kernel {
     /// All that there are.
     pub fn all() -> impl Iterator<Item = Self> {
         let others = [Self::Begin, Self::Attention, Self::AttentionHalves, Self::Norm2];
-        let products = (0..FORMS.len()).map(Self::Qkv).chain((0..FC_FORMS).map(Self::Fc));
+        let products = (0..FORMS.len()).flat_map(|form| [Self::Qkv(form), Self::Fc(form)]);
         let projections = (0..ATTN_CUTS.len()).map(Self::AttnProj).chain((0..PROJ_CUTS.len()).map(Self::Proj));
         others.into_iter().chain(products).chain(projections)
     }
@@ -196,7 +196,7 @@ pub struct Chain {
     /// As [`ATTN_CUTS`] has them.
     attn: Vec<Function>,
     norm2: Function,
-    /// As [`FORMS`] has them, but for the last.
+    /// As [`FORMS`] has them.
     fc: Vec<Function>,
     /// As [`PROJ_CUTS`] has them.
     proj: Vec<Function>,
@@ -218,7 +218,7 @@ impl Chain {
             attention_halves: load(Kernel::AttentionHalves)?,
             attn: each(ATTN_CUTS.len(), Kernel::AttnProj)?,
             norm2: load(Kernel::Norm2)?,
-            fc: each(FC_FORMS, Kernel::Fc)?,
+            fc: each(FORMS.len(), Kernel::Fc)?,
             proj: each(PROJ_CUTS.len(), Kernel::Proj)?,
             fours,
         })

@@ -14,11 +14,9 @@ pub const SLABS: [usize; 5] = {
 const SLAB_TIME: usize = 4;
 const FRONT_TIME: usize = 5;
 
-/// Columns of a tile of QKV or FC, and how long a round of them takes. FC's columns are no whole tiles of the last.
-pub const FORMS: [(usize, usize); 5] = [(64, 9), (96, 12), (128, 15), (WIDE, 22), (144, 18)];
-const WIDEST: usize = 3;
-/// Those of FC.
-pub const FC_FORMS: usize = 4;
+/// Columns of a tile of QKV or FC, and how long a round of them takes.
+pub const FORMS: [(usize, usize); 5] = [(64, 9), (96, 13), (128, 15), (144, 18), (WIDE, 22)];
+const WIDEST: usize = FORMS.len() - 1;
 
 /// A dealt-out unit of attention has about so many parts at most; and runs are worth it where a whole unit takes more than so many tiles longer.
 const RUNS: usize = 4;
@@ -48,10 +46,14 @@ impl Tiles {
         let widest = Self::widest(row_tiles, n);
         let left = widest.wide % sms;
         let others = FORMS.into_iter().enumerate().filter_map(move |(form, (columns, _))| {
-            let (wide, rest) = (widest.wide - left, left * WIDE / columns);
-            // They begin where the widest end, and make up whole rows.
-            let fits = rest <= sms && n.is_multiple_of(columns) && (wide * WIDE).is_multiple_of(columns);
-            (fits && left > 0 && form != WIDEST).then_some(Self { wide, rest, form })
+            let wide = widest.wide - left;
+            // They begin where the widest end, and make up whole rows. Where there are no others, the last one of a row may hang over its end.
+            let (rest, meets) = if wide == 0 {
+                (row_tiles * n.div_ceil(columns), true)
+            } else {
+                (left * WIDE / columns, n.is_multiple_of(columns) && (wide * WIDE).is_multiple_of(columns))
+            };
+            (meets && left > 0 && rest <= sms && form != WIDEST).then_some(Self { wide, rest, form })
         });
         others.chain([widest])
     }
