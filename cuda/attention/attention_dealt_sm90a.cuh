@@ -134,6 +134,7 @@ struct DealtConsumer : AttentionConsumer<DealtTile> {
         to[1] = weight[j % 2] * to[1] + others[j % 2] * pair.y;
       }
     }
+    fence_async_shared();  // else the arrival passes these loads (mbarrier_arrive)
     __syncwarp();
     release(now.stage);
     now.advance();

@@ -17,7 +17,8 @@ __device__ __forceinline__ void mbarrier_init(uint32_t barrier, uint32_t arrival
 // 9.7.13.4 fence: makes initialised barriers visible to the copy engine
 __device__ __forceinline__ void fence_mbarrier_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 
-// 9.7.13.15.13 mbarrier.arrive
+/* 9.7.13.15.13 mbarrier.arrive. It passes loads from shared memory that are still on their way: ptxas 13.0 has it wait for none, and what the copy engine
+   brings thereupon was seen to overtake an ldmatrix (H200). So arrive behind what has used the values, or behind a fence_async_shared(). */
 __device__ __forceinline__ void mbarrier_arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }

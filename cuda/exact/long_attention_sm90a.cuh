@@ -279,7 +279,7 @@ __device__ __forceinline__ void long_attention(uint32_t shared, const ExactArgs&
       wgmma_fence();
       x.issue_scores(place(k));
       wgmma_wait<0>();
-      mbarrier_arrive(shared + Q_EMPTY);  // not right behind load_queries(): then rows of dealt units differ from call to call (H200)
+      mbarrier_arrive(shared + Q_EMPTY);  // behind what has used Q: it would pass load_queries(), and the next Q came too soon (H200)
 #pragma unroll 1
       for (int left = tiles;; key += (HALVES ? 2 : 1) * ROW_TILE) {
         mask(key);
