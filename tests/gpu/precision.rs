@@ -248,8 +248,9 @@ pub fn exact_repeats(arch: Arch) {
     for seq_len in [1_700, 2_400, 3_000] {
         let x = Random::new(seq_len as u64).uniforms(seq_len * D);
         let block = prepared(arch, &weights, Exact, false, seq_len);
-        let (x_there, output) = (Memory::of(&x), Memory::poisoned(x.len()));
+        let x_there = Memory::of(&x);
         let again = || {
+            let output = Memory::poisoned(x.len());
             block.forward(&tokens(&x_there, &output, 1, seq_len), Stream::LEGACY).expect("forward");
             output.read()
         };
