@@ -83,8 +83,7 @@ fn arrivals_wait_for_ldmatrix() -> Result<Completion, Failed> {
             }
         }
     }
-    // There a warpgroup that has no tile of keys uses nothing of the Q that it has loaded.
-    assert_eq!(passing, ["exact_long_attention_halves"], "arrivals that pass an ldmatrix, of {loads}");
+    assert!(passing.is_empty(), "in {passing:?} arrivals pass an ldmatrix, of {loads}");
     Ok(Completion::Completed)
 }
 

@@ -131,11 +131,20 @@ template <class S>
 __device__ __forceinline__ void chain_multiply(float (&sum)[S::BN / 2], uint32_t base, int warp) {
   float d[2][S::BN / 2];
   const uint32_t rows = base + S::A_SCALES + warp / 4 * S::A_SCALES_BYTES + (warp % 4 * 16 + threadIdx.x % 32 / 4) * 4;
-  const auto add = [&](const float(&from)[S::BN / 2], int part) {
-    const float of_a[2] = {load_shared(rows + part * (TILE_ROWS * 4)), load_shared(rows + part * (TILE_ROWS * 4) + 32)};
+  // Asked for before the products end: shared memory answers late while they read it.
+  struct Scales {
+    float of_a[2], of_b[S::ACROSS];
+  };
+  const auto scales_of = [&](int part) {
+    Scales scales{load_shared(rows + part * (TILE_ROWS * 4)), load_shared(rows + part * (TILE_ROWS * 4) + 32)};
+#pragma unroll
+    for (int p = 0; p < S::ACROSS; p++) scales.of_b[p] = load_shared(base + S::B_SCALES + 4 * (part * S::ACROSS + p));
+    return scales;
+  };
+  const auto add = [&](const float(&from)[S::BN / 2], const Scales& scales) {
 #pragma unroll
     for (int p = 0; p < S::ACROSS; p++) {
-      const float of_b = load_shared(base + S::B_SCALES + 4 * (part * S::ACROSS + p)), scale[2] = {of_a[0] * of_b, of_a[1] * of_b};
+      const float scale[2] = {scales.of_a[0] * scales.of_b[p], scales.of_a[1] * scales.of_b[p]};
 #pragma unroll
       for (int i = PATCH / 2 * p; i < PATCH / 2 * (p + 1); i++) sum[i] = fmaf(from[i], scale[i / 2 % 2], sum[i]);
     }
@@ -150,11 +159,12 @@ __device__ __forceinline__ void chain_multiply(float (&sum)[S::BN / 2], uint32_t
     const uint32_t stage = base + at.stage * S::STAGE_BYTES, a = stage + warp / 4 * (2 * IMAGE), b = stage + S::A_BYTES;
     chain_issue<S>(d[0], a, b, 0);
     chain_issue<S>(d[1], a, b, 1);
+    const Scales first = scales_of(2 * k_tile), second = scales_of(2 * k_tile + 1);
     wgmma_wait<1>();
-    add(d[0], 2 * k_tile);
+    add(d[0], first);
     wgmma_wait<0>();
     mbarrier_arrive(base + S::EMPTY + 8 * at.stage);
-    add(d[1], 2 * k_tile + 1);
+    add(d[1], second);
   }
 }
 

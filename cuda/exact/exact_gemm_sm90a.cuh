@@ -69,19 +69,47 @@ struct Units {
   __device__ __forceinline__ int column() const { return tile() % columns * F::BN; }
 };
 
-// A part of a sum is added to it.
+// How a part of a sum is added to it. prepare() comes before the wait for the part's last products.
 struct AddPart {
+  __device__ __forceinline__ void prepare() const {}
   template <int N>
   __device__ __forceinline__ void operator()(float (&sum)[N], const float (&part)[N]) const {
 #pragma unroll
     for (int i = 0; i < N; i++) sum[i] += part[i];
   }
 };
+// Times what undoes the scales of its columns: pairs of them, 32 bytes apart from `pairs` on in shared memory, in registers where there is room, else AHEAD
+// at a time. Shared memory answers late while products read it: asked for behind the wait they took longer than the other warpgroup's products (1024 rows +2).
+template <int BN>
+struct AddScaled {
+  static constexpr int PAIRS = BN / 8, AHEAD = BN <= 128 ? PAIRS : 4;
+  uint32_t pairs;
+  float2 c[AHEAD];
+
+  __device__ __forceinline__ explicit AddScaled(uint32_t pairs) : pairs(pairs) {
+    if (AHEAD == PAIRS) fetch();
+  }
+  __device__ __forceinline__ void fetch() {
+#pragma unroll
+    for (int i = 0; i < AHEAD; i++) c[i] = load_shared_2(pairs + i * 32);
+  }
+  __device__ __forceinline__ void prepare() {
+    if (AHEAD < PAIRS) fetch();
+  }
+  __device__ __forceinline__ void operator()(float (&sum)[BN / 2], const float (&part)[BN / 2]) {
+#pragma unroll
+    for (int i = 0; i < PAIRS; i++) {
+      const float2 v = c[i % AHEAD];
+      if (i + AHEAD < PAIRS) c[i % AHEAD] = load_shared_2(pairs + (i + AHEAD) * 32);
+#pragma unroll
+      for (int u = 0; u < 4; u++) sum[4 * i + u] = fmaf(part[4 * i + u], u % 2 ? v.y : v.x, sum[4 * i + u]);
+    }
+  }
+};
 
 /* add(sum, part) for parts of the product over `k_blocks` k-blocks, by one warpgroup: the tensor cores, which cut sums off, have none longer than the small
-   products of a k-block and the large ones of the next. The second warpgroup begins when the first one has its first products, so that one multiplies
-   while the other adds up (else 1024 rows take 2 us more). The first one's threads meet before that, for 0 to 1 us more: compute-sanitizer's racecheck
-   (CUDA 13.0) takes writes and reads with a barrier between them for hazards where threads have been through different numbers of barriers before. */
+   products of a k-block and the large ones of the next. The warpgroups take turns, so that one multiplies while the other adds up: one hands over when its
+   small products have ended, and has the large ones before it while the other begins. The first one's first products come before all. */
 template <class F, class Add>
 __device__ __forceinline__ void multiply(float (&sum)[F::BN / 2], Ring<F::SLOTS>& at, uint32_t shared, int k_blocks, int thread, Add add) {
   constexpr uint64_t A_FORM = wgmma_descriptor<128>(16, 1024), B_FORM = wgmma_descriptor<32>(STRIP * COLUMN, 256);
@@ -98,10 +126,13 @@ __device__ __forceinline__ void multiply(float (&sum)[F::BN / 2], Ring<F::SLOTS>
       if (releases) mbarrier_arrive(shared + F::EMPTY + 8 * (stage >= i ? stage - i : stage - i + F::SLOTS));
   };
   const auto end_part = [&] {
+    add.prepare();
     wgmma_wait<0>();
     add(sum, d);
   };
-  if (group == 1) named_barrier_sync(SECOND_BARRIER, CONSUMERS);
+  const auto hand_over = [&] { named_barrier_arrive(PRODUCT_BARRIER + 1 - group, CONSUMERS); };
+  const auto take_turn = [&] { named_barrier_sync(PRODUCT_BARRIER + group, CONSUMERS); };
+  if (group == 1) take_turn();
   int k = 0;
   do {
     const int hi = at.stage;
@@ -116,12 +147,14 @@ __device__ __forceinline__ void multiply(float (&sum)[F::BN / 2], Ring<F::SLOTS>
 #pragma unroll
     for (int i = 0; i < 4; i++) Wgmma<F::BN>::template ss<1>(d, wgmma_further(a_hi, 32 * i), wgmma_further(b_hi, 512 * i), 1);
     wgmma_commit();
-    end_part();
+    if (k > 0)
+      wgmma_wait<1>();
+    else if (group == 0)
+      wgmma_wait<0>();
+    hand_over();
     if (k > 0) release_before(hi);  // the k-block before
-    if (k == 0 && group == 0) {
-      named_barrier_sync(GROUP_BARRIER, 128);
-      named_barrier_arrive(SECOND_BARRIER, CONSUMERS);
-    }
+    end_part();
+    if (k + 1 < k_blocks || group == 0) take_turn();
     mbarrier_wait_or_fault(shared + F::FULL + 8 * at.stage, at.parity);
     wgmma_fence();
 #pragma unroll
@@ -267,10 +300,7 @@ __device__ __forceinline__ void multiply_unit(float (&sum)[F::BN / 2], int& turn
     for (int k = 0; k < k_blocks; k += CHUNK_BLOCKS, turn ^= 1) {
       fetch_inverses(k);
       await_inverses();
-      const uint32_t pairs = own_inverses();
-      multiply<F>(sum, at, shared, min(CHUNK_BLOCKS, k_blocks), thread_index(), [&](float (&sum)[F::BN / 2], const float (&part)[F::BN / 2]) {
-        undo(pairs, [&](int i, float c) { sum[i] = fmaf(part[i], c, sum[i]); });
-      });
+      multiply<F>(sum, at, shared, min(CHUNK_BLOCKS, k_blocks), thread_index(), AddScaled<F::BN>(own_inverses()));
     }
   }
 }

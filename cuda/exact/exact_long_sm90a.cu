@@ -20,7 +20,6 @@ __device__ __forceinline__ uint32_t begin_long(Crew place, int arrivals = 1) {
     init_barriers(shared);
   }
   __syncthreads();
-  pdl_launch();
   return shared;
 }
 __device__ __forceinline__ Crew whole_grid() { return {static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x)}; }
@@ -54,6 +53,7 @@ template <int MATRIX, class F>
 __device__ __forceinline__ void long_product_to_images(const ExactArgs& args, const LongTiles& tiles, const LongSlabs& slabs) {
   constexpr int HALF = MATRIX == MATRIX_FC, N = HALF ? FFN : QKV;
   const uint32_t shared = begin_long(whole_grid());
+  pdl_launch();
   const Memory memory(args);
   const float* v = memory.vectors();
   const ToImages to{v + (HALF ? V_INVERSE_FC : V_INVERSE_QKV), v + (HALF ? V_B_FC : V_B_QKV), memory.wide(), HALF, 0};
@@ -102,12 +102,13 @@ __device__ __forceinline__ void long_projection(const ExactArgs& args) {
   const int warp = uniform_group() * 4 + thread_index() % 128 / 32;
   int turn = 0;
   pdl_wait();
+  pdl_launch();  // not before: LN2 takes it for a sign that the first kernel has ended
   const float a_inverse = inverse(load(Memory(args).scales() + (LAST ? SCALE_F : SCALE_QKV)));
 #pragma unroll 1
   for (; units.more(); units.advance()) {
     const Spot<F> spot(units);
     float sum[F::BN / 2];
-    multiply_unit<F, !LAST>(sum, turn, ring, shared, args, LAST, units.k_blocks, spot);
+    multiply_unit<F, !LAST || SPLITS == FFN / CHUNK>(sum, turn, ring, shared, args, LAST, units.k_blocks, spot);
     if constexpr (SPLITS == 1) {
       finish_long_rows<F::BN>(shared, residual, spot.row + warp * 16, spot.column, sum, a_inverse);
     } else {  // a block has one unit
@@ -131,6 +132,7 @@ using namespace exact90;
 extern "C" __global__ void __launch_bounds__(LONG_BEGIN_THREADS, 1) exact_long_begin(const ExactArgs args, const LongSlabs slabs) {
   constexpr int BLOCK_WARPS = LONG_BEGIN_THREADS / 32;
   const uint32_t shared = begin_long(whole_grid());
+  pdl_launch();
   const bool cast = args.phases & EXACT_CAST;
   const int casting = min(slabs.end, crew.size), warp = threadIdx.x / 32;
   pdl_wait();
@@ -165,6 +167,7 @@ LONG_PRODUCT(fc, MATRIX_FC, 192)
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) exact_long_attention(const ExactArgs args, const LongRuns runs, const LongSlabs slabs) {
   const uint32_t shared = begin_long(whole_grid(), CONSUMERS);
+  pdl_launch();
   const LongDeal deal(runs, padded_rows(args) / ROW_TILE * HEADS);
   if (threadIdx.x >= CONSUMERS) {
     registers_decrease<40>();
@@ -180,6 +183,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) exact_long_attention(co
 extern "C" __global__ void __launch_bounds__(THREADS, 1) exact_long_attention_halves(const ExactArgs args, const LongSlabs slabs) {
   constexpr int HEIGHT = ROW_TILE / 2;
   const uint32_t shared = begin_long(whole_grid(), CONSUMERS);
+  pdl_launch();
   const WholeUnits deal{crew.rank, padded_rows(args) / HEIGHT * HEADS};
   if (threadIdx.x >= CONSUMERS) {
     registers_decrease<40>();
@@ -213,6 +217,5 @@ LONG_PROJECTION(proj, MATRIX_PROJ, Wide, 192, 1)
 // grid: rows of whole tiles / warps of a block
 extern "C" __global__ void __launch_bounds__(LONG_NORM_THREADS, 3) exact_long_norm2(const ExactArgs args) {
   pdl_launch();
-  pdl_wait();
   long_norm2(args);
 }

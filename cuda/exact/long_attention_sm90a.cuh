@@ -273,8 +273,8 @@ __device__ __forceinline__ void long_attention(uint32_t shared, const ExactArgs&
     };
     mbarrier_wait_or_fault(shared + BAR_Q, q_ring.parity);
     q_ring.advance();
-    x.load_queries(shared + S_Q + first_row / 64 % 2 * IMAGE + warp % 4 * BOX_BYTES, lane);
     const auto attend = [&](int key) {
+      x.load_queries(shared + S_Q + first_row / 64 % 2 * IMAGE + warp % 4 * BOX_BYTES, lane);
       mbarrier_wait_or_fault(full(k), k.parity);
       wgmma_fence();
       x.issue_scores(place(k));

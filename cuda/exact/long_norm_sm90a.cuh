@@ -16,16 +16,17 @@ __device__ __forceinline__ void long_norm1(const ExactArgs& args, int first, int
   for (int row = first; row < memory.rows; row += step) rows.write(memory, row, scale);
 }
 
-// h = LN2(x1)
+// h = LN2(x1). gamma and beta come before the wait for x1: a block of this kernel starts when those of the one before have waited for all others.
 __device__ __forceinline__ void long_norm2(const ExactArgs& args) {
   const Memory memory(args);
   const int lane = threadIdx.x % 32, row = blockIdx.x * (LONG_NORM_THREADS / 32) + threadIdx.x / 32;
-  if (row >= memory.rows) return;
   const Norm norm(memory.vectors() + V_GAMMA2, memory.vectors() + V_BETA2, true, lane);
+  const float scale = norm.scale();
+  pdl_wait();
   if (row >= args.rows) return norm.write_zeros(memory.h(), row);
   Row x1;
   x1.fetch(memory.x1() + static_cast<size_t>(row) * D, lane);
-  norm.write(x1, memory.h(), row, norm.scale());
+  norm.write(x1, memory.h(), row, scale);
 }
 
 }  // namespace exact90

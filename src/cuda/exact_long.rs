@@ -14,8 +14,7 @@ use crate::error::Error;
 pub const ROW_TILE: usize = 128;
 /// Columns of a wide tile.
 pub const WIDE: usize = 192;
-/// Columns of a narrow one.
-pub const NARROW: usize = 64;
+const NARROW: usize = 64;
 const MIDDLE: usize = 128;
 /// Threads of a block of the first kernel.
 pub const BEGIN_THREADS: u32 = 512;
@@ -27,7 +26,7 @@ pub const FROM_ROWS: usize = *exact_chain::ROWS.end() + 1;
 /// How a projection is cut: in tiles of so many columns, each by so many blocks, which share K.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// [`NARROW`], 128 or [`WIDE`]
+    /// 64, 96, 128 or [`WIDE`]
     pub columns: usize,
     /// One block, or two or four of a cluster
     pub splits: usize,
