@@ -110,14 +110,16 @@ __device__ __forceinline__ void long_projection(const ExactArgs& args) {
     float sum[F::BN / 2];
     multiply_unit<F, !LAST || SPLITS == FFN / CHUNK>(sum, turn, ring, shared, args, LAST, units.k_blocks, spot);
     if constexpr (SPLITS == 1) {
-      finish_long_rows<F::BN>(shared, residual, spot.row + warp * 16, spot.column, sum, a_inverse);
+      LongRows<F::BN, 2> rows{residual, spot.row + warp * 16, spot.column};
+      rows.fetch();
+      rows.finish(shared, sum, a_inverse);
     } else {  // a block has one unit
       static_assert(Sums::BYTES <= RING_BYTES, "where the ring was");
       constexpr int COLUMNS = 8 * Sums::OCTETS;
+      LongRows<COLUMNS, COLUMNS / 32> rows{residual, spot.row + (rank * Sums::OWN + warp / Sums::EACH) * 16, spot.column + warp % Sums::EACH * COLUMNS};
       float all[COLUMNS / 2];
-      exchange_sums<Sums>(all, sum, shared + S_RING, shared + BAR_END, warp, rank);
-      const int row = spot.row + (rank * Sums::OWN + warp / Sums::EACH) * 16;
-      finish_long_rows<COLUMNS>(shared, residual, row, spot.column + warp % Sums::EACH * COLUMNS, all, a_inverse);
+      exchange_sums<Sums>(all, sum, shared + S_RING, shared + BAR_END, warp, rank, [&] { rows.fetch(); });
+      rows.finish(shared, all, a_inverse);
       return cluster_wait();  // the other blocks have what this one sent
     }
   }

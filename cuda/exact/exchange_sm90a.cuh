@@ -25,10 +25,10 @@ __device__ __forceinline__ void expect_sums(uint32_t received) {
 }
 
 // What the blocks add up to, in the order of their ranks: of OCTETS x 8 columns of 16 rows. All threads of the cluster meet twice: when they have left what
-// lies from `base` on, and when what was sent has come, where the wait is the caller's.
-template <class E>
+// lies from `base` on, and when what was sent has come, where the wait is the caller's. meanwhile() comes when all is sent.
+template <class E, class Meanwhile>
 __device__ __forceinline__ void exchange_sums(float (&all)[4 * E::OCTETS], const float (&sum)[E::BN / 2], uint32_t base, uint32_t received, int warp,
-                                              int rank) {
+                                              int rank, Meanwhile meanwhile) {
   constexpr int QUADS = E::BN / 8 / E::PIECES;  // accumulators by fours that a lane has of a piece
   const int lane = threadIdx.x % 32;
   const uint32_t incoming = base + E::INCOMING;
@@ -52,6 +52,7 @@ __device__ __forceinline__ void exchange_sums(float (&all)[4 * E::OCTETS], const
       __syncwarp();
     }
   }
+  meanwhile();
   mbarrier_wait_or_fault(received, 0);
   cluster_arrive();
   const uint32_t from = incoming + warp / E::EACH * E::PIECE + warp % E::EACH * (512 * E::OCTETS) + 16 * lane;

@@ -22,47 +22,70 @@ struct LongResidual {
   }
 };
 
-// Of a warp's 16 rows from `first_row` on so many columns from `column` on; the product is sum * scale. Whole lines by way of the warp's box, 32 columns at a
-// time, and what is left by pairs of columns.
-template <int COLUMNS>
-__device__ __forceinline__ void finish_long_rows(uint32_t shared, const LongResidual& of, int first_row, int column, const float (&sum)[COLUMNS / 2],
-                                                 float scale) {
-  constexpr int HALVES = COLUMNS / 32;
-  const int thread = thread_index(), lane = thread % 32, top = first_row + lane / 8;
-  const uint32_t box = shared + S_BOX + thread / 32 * BOX_BYTES;
-  const size_t at = static_cast<size_t>(top) * D + column + lane % 8 * 4;
-  const float *residual = of.residual + at, *bias = of.bias + column + lane % 8 * 4;
-  float4 old[2][4];
-  const auto fetch = [&](int half) {
+// Of a warp's 16 rows from `first_row` on so many columns from `column` on. Whole lines by way of the warp's box, 32 columns at a time, for AHEAD of which bias
+// and residual are on their way, and what is left by pairs of columns.
+template <int COLUMNS, int AHEAD_>
+struct LongRows {
+  static constexpr int BOXES = COLUMNS / 32, AHEAD = AHEAD_ < BOXES ? AHEAD_ : BOXES, OCTETS = COLUMNS / 8 - 4 * BOXES;
+  LongResidual of;
+  int first_row, column;
+  float4 old[AHEAD][4], bias[AHEAD];
+  float2 old_pairs[OCTETS + 1][2], bias_pairs[OCTETS + 1];
+
+  __device__ __forceinline__ int row(int i) const { return first_row + thread_index() % 32 / 8 + 4 * i; }
+  __device__ __forceinline__ int box_column(int box) const { return column + thread_index() % 8 * 4 + 32 * box; }
+  __device__ __forceinline__ int pair_row(int r) const { return first_row + thread_index() % 32 / 4 + 8 * r; }
+  __device__ __forceinline__ int pair_column(int i) const { return column + 32 * BOXES + 8 * i + thread_index() % 4 * 2; }
+
+  __device__ __forceinline__ void fetch_box(int box) {
+    const float* const from = of.residual + static_cast<size_t>(row(0)) * D + box_column(box);
+    bias[box % AHEAD] = load_4(of.bias + box_column(box));
 #pragma unroll
-    for (int i = 0; i < 4; i++) old[half % 2][i] = top + 4 * i < of.rows ? load_4(residual + 4 * i * D + 32 * half) : make_float4(0.f, 0.f, 0.f, 0.f);
-  };
-  fetch(0);
+    for (int i = 0; i < 4; i++) old[box % AHEAD][i] = row(i) < of.rows ? load_4(from + 4 * i * D) : make_float4(0.f, 0.f, 0.f, 0.f);
+  }
+  __device__ __forceinline__ void fetch() {
 #pragma unroll
-  for (int half = 0; half < HALVES; half++) {
-    const float4 b = load_4(bias + 32 * half);
-    if (half + 1 < HALVES) fetch(half + 1);
-    __syncwarp();
-    fill_box(box, lane, sum + 16 * half, scale);
-    __syncwarp();
+    for (int box = 0; box < AHEAD; box++) fetch_box(box);
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-      float4 v = load_shared_4(box + swizzle_128(4 * i + lane / 8, lane % 8));
-      add(v, b);
-      add(v, old[half % 2][i]);
-      if (top + 4 * i < of.rows) __stcg(reinterpret_cast<float4*>(of.to + at + 4 * i * D + 32 * half), v);
+    for (int i = 0; i < OCTETS; i++) {
+      bias_pairs[i] = __ldcg(reinterpret_cast<const float2*>(of.bias + pair_column(i)));
+#pragma unroll
+      for (int r = 0; r < 2; r++) {
+        const float* const from = of.residual + static_cast<size_t>(pair_row(r)) * D + pair_column(i);
+        old_pairs[i][r] = pair_row(r) < of.rows ? __ldcg(reinterpret_cast<const float2*>(from)) : make_float2(0.f, 0.f);
+      }
     }
   }
+  // The product is sum * scale.
+  __device__ __forceinline__ void finish(uint32_t shared, const float (&sum)[COLUMNS / 2], float scale) {
+    const int thread = thread_index(), lane = thread % 32;
+    const uint32_t at = shared + S_BOX + thread / 32 * BOX_BYTES;
 #pragma unroll
-  for (int i = 4 * HALVES; i < COLUMNS / 8; i++)
+    for (int box = 0; box < BOXES; box++) {
+      __syncwarp();
+      fill_box(at, lane, sum + 16 * box, scale);
+      __syncwarp();
+      float* const to = of.to + static_cast<size_t>(row(0)) * D + box_column(box);
 #pragma unroll
-    for (int r = 0; r < 2; r++) {
-      const int row = first_row + lane / 4 + 8 * r, n = column + 8 * i + lane % 4 * 2;
-      if (row >= of.rows) continue;
-      const size_t place = static_cast<size_t>(row) * D + n;
-      const float2 x = __ldcg(reinterpret_cast<const float2*>(of.residual + place)), b = __ldcg(reinterpret_cast<const float2*>(of.bias + n));
-      __stcg(reinterpret_cast<float2*>(of.to + place), make_float2(sum[4 * i + 2 * r] * scale + b.x + x.x, sum[4 * i + 2 * r + 1] * scale + b.y + x.y));
+      for (int i = 0; i < 4; i++) {
+        float4 v = load_shared_4(at + swizzle_128(4 * i + lane / 8, lane % 8));
+        add(v, bias[box % AHEAD]);
+        add(v, old[box % AHEAD][i]);
+        if (row(i) < of.rows) __stcg(reinterpret_cast<float4*>(to + 4 * i * D), v);
+      }
+      if (box + AHEAD < BOXES) fetch_box(box + AHEAD);
     }
-}
+#pragma unroll
+    for (int i = 0; i < OCTETS; i++)
+#pragma unroll
+      for (int r = 0; r < 2; r++) {
+        if (pair_row(r) >= of.rows) continue;
+        const float* const v = sum + 16 * BOXES + 4 * i + 2 * r;
+        const float2 b = bias_pairs[i], x = old_pairs[i][r];
+        float* const to = of.to + static_cast<size_t>(pair_row(r)) * D + pair_column(i);
+        __stcg(reinterpret_cast<float2*>(to), make_float2(v[0] * scale + b.x + x.x, v[1] * scale + b.y + x.y));
+      }
+  }
+};
 
 }  // namespace exact90
