@@ -83,6 +83,7 @@ fn arrivals_wait_for_ldmatrix() -> Result<Completion, Failed> {
             }
         }
     }
+    assert!(loads > 0, "no ldmatrix is recognised in the machine code");
     assert!(passing.is_empty(), "in {passing:?} arrivals pass an ldmatrix, of {loads}");
     Ok(Completion::Completed)
 }
