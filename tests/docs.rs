@@ -42,7 +42,7 @@ fn files_that_documents_name_are_there() {
 #[test]
 fn the_guide_has_the_lengths_of_the_plans() {
     let guide = read("cuda/README.md");
-    let chain = exact_chain::ROWS;
+    let [chain, of_handle] = [false, true].map(exact_chain::rows);
     // An H200
     let chip = Chip { sms: 132, clusters: [66, 30, 15], heads: [17, 15, 15] };
     let is_fused = |&rows: &usize| {
@@ -61,8 +61,8 @@ fn the_guide_has_the_lengths_of_the_plans() {
         format!("| {} to 128 |", DIRECT_ROWS + 1),
         format!("| 129 to {SHARED_ROWS} |"),
         format!("| {} and more |", SHARED_ROWS + 1),
-        format!("| {} to {} |", chain.start(), chain.end()),
-        format!("| {} and more |", chain.end() + 1),
+        format!("| {} to {} (of a handle {}) |", chain.start(), chain.end(), of_handle.end()),
+        format!("| {} and more (of a handle {}) |", chain.end() + 1, of_handle.end() + 1),
     ];
     for row in rows {
         assert!(guide.contains(&row), "no '{row}'");

@@ -297,7 +297,7 @@ fn exact_chain(nvcc: &Path) {
         for tile in exact_chain::TILES[gemm as usize] {
             let (n, k) = (gemm.columns(), gemm.depth());
             let shape = format!("ChainShape<{n}, {k}, {}, {}, {}>", tile.warpgroups, tile.columns, tile.splits);
-            equal.push((format!("{shape}::THREADS"), exact_chain::PRODUCT_THREADS as usize));
+            equal.push((format!("{shape}::THREADS"), tile.threads() as usize));
             equal.push((format!("{shape}::SHARED_BYTES"), tile.shared as usize));
         }
     }

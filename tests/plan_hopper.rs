@@ -458,7 +458,7 @@ fn exact_chains_cover_everything_once() {
     let room = |splits| [132, 66, 0, 30, 0, 0, 0, 15][splits - 1];
     for rows in 1..=600 {
         let Some(kernels) = exact_chain::plan(rows) else {
-            assert!(rows > *exact_chain::ROWS.end(), "{rows} rows");
+            assert!(rows > *exact_chain::rows(false).end(), "{rows} rows");
             continue;
         };
         for kernel in kernels {
@@ -474,8 +474,10 @@ fn exact_chains_cover_everything_once() {
             assert!(x / tile.splits * y <= room(tile.splits), "{rows} rows, {gemm:?}: {x} x {y} blocks");
         }
     }
-    let first_and_last = [16, 17, 384, 385].map(|rows| exact_chain::ROWS.contains(&rows));
-    assert_eq!(first_and_last, [false, true, true, false]);
+    for (prepared, last) in [(false, 256), (true, 128)] {
+        let first_and_last = [16, 17, last, last + 1].map(|rows| exact_chain::rows(prepared).contains(&rows));
+        assert_eq!(first_and_last, [false, true, true, false], "prepared {prepared}");
+    }
 }
 
 /// Calls of the chain for many rows on every number of SMs, in one sequence, in several that end within a tile, causal, and prepared.

@@ -4,7 +4,8 @@
    and lay both halves into the ring in the swizzled form that wgmma reads. The tensor cores cut sums off instead of rounding them, so each part of K is a sum
    of its own, small products first, and added in fp32 with its scales. Weights are inputs, written by nobody in the chain: a block
    has its first ones before it waits for A. Where K is split, the blocks of a cluster have a tile together.
-   Limiter: shared memory, of which wgmma reads 128 bytes a clock, and the converters' latency. */
+   Limiter: latency. At 256 rows the chain's 54.2 us become 51.0 without loads of weights, 50.0 without their conversion, 51.6 without A and 46.5 with a third
+   of the products (H200, wrong numbers). */
 #pragma once
 
 #include "common/copy_sm90a.cuh"
@@ -24,9 +25,8 @@ struct ChainShape : Exchange<4 * WARPGROUPS_, BN_, SPLITS_> {
   static constexpr int N = N_, K = K_, SPLITS = SPLITS_;  // SPLITS: blocks of a cluster that share a tile, each with its part of K
   static constexpr int WARPGROUPS = WARPGROUPS_, WARPS = 4 * WARPGROUPS, MULTIPLIERS = 32 * WARPS, BN = BN_;  // of 64 rows each
   static constexpr int K_TILES = K / 64 / SPLITS, PARTS = 2 * K_TILES;                                        // of a block
-  // Behind those that multiply: warps of which one brings A, to a whole warpgroup with the converters, as setmaxnreg wants it
-  static constexpr int BRINGING = WARPGROUPS == 1 ? 4 : 1, CONVERTING = WARPGROUPS == 1 ? 8 : 7;
-  static constexpr int THREADS = MULTIPLIERS + 32 * (BRINGING + CONVERTING);
+  // Behind those that multiply, three more warpgroups: a warp that brings A, and converters
+  static constexpr int CONVERTING = 11, THREADS = MULTIPLIERS + 32 * (1 + CONVERTING);
   static constexpr int A_BYTES = WARPGROUPS * 2 * IMAGE, SLAB_BYTES = 64 * PATCH * 2, B_HALF = BN / PATCH * SLAB_BYTES, STAGE_BYTES = A_BYTES + 2 * B_HALF;
   static constexpr int ACROSS = BN / PATCH, PATCHES = ACROSS * PARTS, OF_STAGE = 2 * ACROSS;  // patches in a part's columns, in all, in a stage
   static constexpr int A_SCALES_BYTES = PARTS * TILE_ROWS * 4, SCALES_BYTES = WARPGROUPS * A_SCALES_BYTES + (PATCHES * 4 + 15) / 16 * 16, BIAS_BYTES = 4 * BN;
@@ -131,40 +131,42 @@ template <class S>
 __device__ __forceinline__ void chain_multiply(float (&sum)[S::BN / 2], uint32_t base, int warp) {
   float d[2][S::BN / 2];
   const uint32_t rows = base + S::A_SCALES + warp / 4 * S::A_SCALES_BYTES + (warp % 4 * 16 + threadIdx.x % 32 / 4) * 4;
-  // Asked for before the products end: shared memory answers late while they read it.
-  struct Scales {
-    float of_a[2], of_b[S::ACROSS];
-  };
-  const auto scales_of = [&](int part) {
-    Scales scales{load_shared(rows + part * (TILE_ROWS * 4)), load_shared(rows + part * (TILE_ROWS * 4) + 32)};
+  // A's scales are asked for a stage ahead, B's in front of the stage's products: shared memory answers late while they read it.
+  float of_a[2][2], of_b[2][S::ACROSS];
+  const auto ask_for_a = [&](int k_tile) {
 #pragma unroll
-    for (int p = 0; p < S::ACROSS; p++) scales.of_b[p] = load_shared(base + S::B_SCALES + 4 * (part * S::ACROSS + p));
-    return scales;
+    for (int i = 0; i < 4; i++) of_a[i / 2][i % 2] = load_shared(rows + (2 * k_tile + i / 2) * (TILE_ROWS * 4) + i % 2 * 32);
   };
-  const auto add = [&](const float(&from)[S::BN / 2], const Scales& scales) {
+  const auto ask_for_b = [&](int k_tile) {
+#pragma unroll
+    for (int p = 0; p < S::OF_STAGE; p++) of_b[p / S::ACROSS][p % S::ACROSS] = load_shared(base + S::B_SCALES + 4 * (S::OF_STAGE * k_tile + p));
+  };
+  const auto add = [&](int part) {
 #pragma unroll
     for (int p = 0; p < S::ACROSS; p++) {
-      const float scale[2] = {scales.of_a[0] * scales.of_b[p], scales.of_a[1] * scales.of_b[p]};
+      const float scale[2] = {of_a[part][0] * of_b[part][p], of_a[part][1] * of_b[part][p]};
 #pragma unroll
-      for (int i = PATCH / 2 * p; i < PATCH / 2 * (p + 1); i++) sum[i] = fmaf(from[i], scale[i / 2 % 2], sum[i]);
+      for (int i = PATCH / 2 * p; i < PATCH / 2 * (p + 1); i++) sum[i] = fmaf(d[part][i], scale[i / 2 % 2], sum[i]);
     }
   };
 #pragma unroll
   for (int i = 0; i < S::BN / 2; i++) sum[i] = d[0][i] = d[1][i] = 0.f;
   mbarrier_wait_or_fault(base + S::SCALED, 0);
+  ask_for_a(0);
   Ring<S::STAGES> at;
 #pragma unroll 1
   for (int k_tile = 0; k_tile < S::K_TILES; k_tile++, at.advance()) {
     mbarrier_wait_or_fault(base + S::FULL + 8 * at.stage, at.parity);
     const uint32_t stage = base + at.stage * S::STAGE_BYTES, a = stage + warp / 4 * (2 * IMAGE), b = stage + S::A_BYTES;
+    ask_for_b(k_tile);
     chain_issue<S>(d[0], a, b, 0);
     chain_issue<S>(d[1], a, b, 1);
-    const Scales first = scales_of(2 * k_tile), second = scales_of(2 * k_tile + 1);
     wgmma_wait<1>();
-    add(d[0], first);
+    add(0);
     wgmma_wait<0>();
     mbarrier_arrive(base + S::EMPTY + 8 * at.stage);
-    add(d[1], second);
+    add(1);
+    if (k_tile + 1 < S::K_TILES) ask_for_a(k_tile + 1);
   }
 }
 
@@ -186,20 +188,20 @@ __device__ __forceinline__ void chain_product(const Operand& a, const float* b, 
   }
   __syncthreads();
   if (warp >= S::MULTIPLIERS / 32) {
-    registers_decrease<80>();
-    const int other = warp - S::MULTIPLIERS / 32, converter = other - S::BRINGING, first_k = rank * S::K_TILES;
+    registers_decrease<64>();
+    const int converter = warp - S::MULTIPLIERS / 32 - 1, first_k = rank * S::K_TILES;
     if (converter >= 0 && converter < S::PATCHES) {
       ChainConverter<S> share(b + static_cast<size_t>(first_k * 64) * S::N + n);
       share.fetch(converter);
       share.run(base, converter);
-    } else if (other == 0 && elect_one()) {
+    } else if (converter < 0 && elect_one()) {
       chain_bring<S>(base, a, row_tile, first_k);
     }
     __syncwarp();
     if (S::SPLITS > 1) stand_by();
     return;
   }
-  registers_increase<176>();
+  registers_increase<144>();
   const int lane = threadIdx.x % 32;
   // The piece of 16 rows that this warp finishes, or has a part in finishing
   const int piece = S::SPLITS > 1 ? rank * S::OWN + warp / S::EACH : warp;

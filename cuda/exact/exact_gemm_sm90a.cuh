@@ -79,7 +79,7 @@ struct AddPart {
   }
 };
 // Times what undoes the scales of its columns: pairs of them, 32 bytes apart from `pairs` on in shared memory, in registers where there is room, else AHEAD
-// at a time. Shared memory answers late while products read it: asked for behind the wait they took longer than the other warpgroup's products (1024 rows +2).
+// at a time. Shared memory answers late while products read it: asked for behind the wait they took longer than the other warpgroup's products.
 template <int BN>
 struct AddScaled {
   static constexpr int PAIRS = BN / 8, AHEAD = BN <= 128 ? PAIRS : 4;
@@ -282,19 +282,17 @@ __device__ __forceinline__ void multiply_unit(float (&sum)[F::BN / 2], int& turn
     named_barrier_sync(GROUP_BARRIER + thread_index() / 128, 128);
   };
   const auto own_inverses = [&] { return inverses(thread_index()) + thread_index() % 4 * 8; };
-  const auto undo = [](uint32_t pairs, auto each) {
-#pragma unroll
-    for (int i = 0; i < F::BN / 8; i++) {
-      const float2 c = load_shared_2(pairs + i * 32);
-#pragma unroll
-      for (int u = 0; u < 4; u++) each(4 * i + u, u % 2 ? c.y : c.x);
-    }
-  };
   if constexpr (ONE_CHUNK) {
     fetch_inverses(0);
     multiply<F>(sum, at, shared, k_blocks, thread_index(), AddPart());
     await_inverses();
-    undo(own_inverses(), [&](int i, float c) { sum[i] *= c; });
+    const uint32_t pairs = own_inverses();
+#pragma unroll
+    for (int i = 0; i < F::BN / 8; i++) {
+      const float2 c = load_shared_2(pairs + i * 32);
+#pragma unroll
+      for (int u = 0; u < 4; u++) sum[4 * i + u] *= u % 2 ? c.y : c.x;
+    }
   } else {
 #pragma unroll 1
     for (int k = 0; k < k_blocks; k += CHUNK_BLOCKS, turn ^= 1) {

@@ -157,11 +157,13 @@ extern "C" __global__ void __launch_bounds__(LONG_BEGIN_THREADS, 1) exact_long_b
     long_product_to_images<MATRIX, Form<COLUMNS>>(args, tiles, slabs);                                                                       \
   }
 LONG_PRODUCT(qkv, MATRIX_QKV, 64)
+LONG_PRODUCT(qkv, MATRIX_QKV, 80)
 LONG_PRODUCT(qkv, MATRIX_QKV, 96)
 LONG_PRODUCT(qkv, MATRIX_QKV, 128)
 LONG_PRODUCT(qkv, MATRIX_QKV, 144)
 LONG_PRODUCT(qkv, MATRIX_QKV, 192)
 LONG_PRODUCT(fc, MATRIX_FC, 64)
+LONG_PRODUCT(fc, MATRIX_FC, 80)
 LONG_PRODUCT(fc, MATRIX_FC, 96)
 LONG_PRODUCT(fc, MATRIX_FC, 128)
 LONG_PRODUCT(fc, MATRIX_FC, 144)
@@ -204,11 +206,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) exact_long_attention_ha
     static_assert(FORM::BN == COLUMNS, "as it is called");                                                 \
     long_projection<MATRIX, FORM, SPLITS>(args);                                                           \
   }
+LONG_PROJECTION(attn, MATRIX_ATTN, Narrow, 64, 4)
 LONG_PROJECTION(attn, MATRIX_ATTN, Narrow, 64, 2)
 LONG_PROJECTION(attn, MATRIX_ATTN, Narrow, 64, 1)
 LONG_PROJECTION(attn, MATRIX_ATTN, Wide, 192, 2)
 LONG_PROJECTION(attn, MATRIX_ATTN, Form<128>, 128, 1)
 LONG_PROJECTION(attn, MATRIX_ATTN, Wide, 192, 1)
+LONG_PROJECTION(proj, MATRIX_PROJ, Narrow, 64, 4)
+LONG_PROJECTION(proj, MATRIX_PROJ, Form<96>, 96, 4)
 LONG_PROJECTION(proj, MATRIX_PROJ, Form<128>, 128, 4)
 LONG_PROJECTION(proj, MATRIX_PROJ, Form<96>, 96, 2)
 LONG_PROJECTION(proj, MATRIX_PROJ, Form<128>, 128, 2)

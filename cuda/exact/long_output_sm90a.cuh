@@ -30,7 +30,7 @@ struct LongRows {
   LongResidual of;
   int first_row, column;
   float4 old[AHEAD][4], bias[AHEAD];
-  float2 old_pairs[OCTETS + 1][2], bias_pairs[OCTETS + 1];
+  float2 old_pairs[OCTETS + 1][2], bias_pairs[OCTETS + 1];  // the last one never used: there may be no OCTETS
 
   __device__ __forceinline__ int row(int i) const { return first_row + thread_index() % 32 / 8 + 4 * i; }
   __device__ __forceinline__ int box_column(int box) const { return column + thread_index() % 8 * 4 + 32 * box; }

@@ -177,7 +177,7 @@ impl Kernel {
             return vec![resident];
         }
         let (rows, arguments) = (buffers.rows, &resident.arguments);
-        let chain = self.chain.as_ref().and_then(|chain| chain.steps(rows, arguments));
+        let chain = self.chain.as_ref().and_then(|chain| chain.steps(rows, shape.prepared, arguments));
         let long = || {
             let long = self.long.as_ref().filter(|_| rows >= exact_long::FROM_ROWS);
             let (seq_len, causal, casts) = (buffers.seq_len, shape.causal, !shape.prepared);

@@ -22,6 +22,14 @@ pub struct Tile {
     pub shared: u32,
 }
 
+impl Tile {
+    /// Of a block: those that multiply, and three warpgroups that bring the operands.
+    #[must_use]
+    pub const fn threads(self) -> u32 {
+        128 * (self.warpgroups as u32 + 3)
+    }
+}
+
 const fn tile(warpgroups: usize, columns: usize, splits: usize, shared: u32) -> Tile {
     Tile { warpgroups, columns, splits, shared }
 }
@@ -29,9 +37,9 @@ const fn tile(warpgroups: usize, columns: usize, splits: usize, shared: u32) -> 
 /// The tiles that there are of each [`Gemm`].
 pub const TILES: [&[Tile]; 4] = [
     &[tile(1, 64, 2, 201_184), tile(2, 64, 2, 204_256), tile(2, 64, 1, 210_496)],
-    &[tile(1, 32, 4, 76_576), tile(2, 64, 4, 151_984), tile(2, 64, 2, 204_256)],
-    &[tile(1, 64, 2, 201_184), tile(2, 64, 2, 204_256), tile(2, 64, 1, 210_496), tile(2, 96, 1, 186_144)],
-    &[tile(1, 64, 8, 201_184), tile(2, 64, 8, 204_256), tile(2, 64, 4, 210_496), tile(2, 96, 4, 186_144)],
+    &[tile(1, 32, 4, 76_576), tile(2, 64, 4, 151_984)],
+    &[tile(1, 64, 2, 201_184), tile(2, 64, 2, 204_256), tile(2, 64, 1, 210_496)],
+    &[tile(1, 64, 8, 201_184), tile(2, 64, 8, 204_256), tile(2, 64, 4, 210_496)],
 ];
 
 /// One kernel of the chain.
@@ -44,8 +52,6 @@ pub enum Kernel {
     Product(Gemm, usize),
 }
 
-/// Threads of a block of each product.
-pub const PRODUCT_THREADS: u32 = 512;
 /// Threads of a block of LN and rows of it.
 pub const NORM: (u32, usize) = (64, 2);
 /// The same of attention, and bytes of dynamic shared memory.
@@ -104,7 +110,7 @@ impl Kernel {
         match self {
             Self::Norm1 | Self::Norm2 => NORM.0,
             Self::Attention => ATTENTION.0,
-            Self::Product(..) => PRODUCT_THREADS,
+            Self::Product(gemm, tile) => TILES[gemm as usize][tile].threads(),
         }
     }
 
@@ -118,11 +124,14 @@ impl Kernel {
 }
 
 /// Up to how many rows, and the tile of each [`Gemm`] for those; measured on an H200.
-const CUTS: [(usize, [usize; 4]); 4] =
-    [(64, [0, 0, 0, 0]), (128, [1, 1, 1, 1]), (256, [2, 1, 2, 2]), (384, [2, 2, 3, 3])];
+const CUTS: [(usize, [usize; 4]); 3] = [(64, [0, 0, 0, 0]), (128, [1, 1, 1, 1]), (256, [2, 1, 2, 2])];
 
-/// Rows that are computed so in precision exact. Fewer have a kernel of their own, and more are worth weights that are split once (`exact_long`).
-pub const ROWS: RangeInclusive<usize> = 17..=CUTS[CUTS.len() - 1].0;
+/// Rows that are computed so in precision exact. Fewer have a kernel of their own, and more are worth weights that are split once (`exact_long`), which a
+/// handle has at hand; measured on an H200.
+#[must_use]
+pub const fn rows(prepared: bool) -> RangeInclusive<usize> {
+    17..=if prepared { 128 } else { CUTS[CUTS.len() - 1].0 }
+}
 
 /// The kernels for so many rows, in their order. None: too many.
 #[must_use]
@@ -173,9 +182,9 @@ impl Chain {
         }
     }
 
-    /// Computes so many rows with these arguments. None: it is not the way to compute them.
+    /// Computes so many rows with these arguments, of prepared weights or the caller's. None: it is not the way to compute them.
     #[must_use]
-    pub fn steps(&self, rows: usize, arguments: &Arguments) -> Option<Vec<Step>> {
+    pub fn steps(&self, rows: usize, prepared: bool, arguments: &Arguments) -> Option<Vec<Step>> {
         let step = |kernel: Kernel| Step {
             what: kernel.what(),
             function: self.get(kernel),
@@ -186,7 +195,7 @@ impl Chain {
             cooperative: false,
             arguments: arguments.clone(),
         };
-        let kernels = plan(rows).filter(|_| ROWS.contains(&rows))?;
+        let kernels = plan(rows).filter(|_| self::rows(prepared).contains(&rows))?;
         Some(kernels.into_iter().map(step).collect())
     }
 }

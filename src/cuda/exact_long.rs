@@ -20,8 +20,8 @@ const MIDDLE: usize = 128;
 pub const BEGIN_THREADS: u32 = 512;
 /// Threads of a block that has a warp for each row.
 pub const NORM_THREADS: u32 = 128;
-/// Rows from which on precision exact is computed so.
-pub const FROM_ROWS: usize = *exact_chain::ROWS.end() + 1;
+/// Rows from which on precision exact is computed so, but for those that [`exact_chain::rows`] has.
+pub const FROM_ROWS: usize = *exact_chain::rows(true).end() + 1;
 
 /// How a projection is cut: in tiles of so many columns, each by so many blocks, which share K.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,9 +52,17 @@ impl Cut {
 }
 
 /// The cuts of each projection, those in front that take the least time where they fit; measured on an H200.
-const ATTN_CUTS: [Cut; 5] =
-    [Cut::new(NARROW, 2), Cut::new(NARROW, 1), Cut::new(WIDE, 2), Cut::new(MIDDLE, 1), Cut::new(WIDE, 1)];
-const PROJ_CUTS: [Cut; 6] = [
+const ATTN_CUTS: [Cut; 6] = [
+    Cut::new(NARROW, 4),
+    Cut::new(NARROW, 2),
+    Cut::new(NARROW, 1),
+    Cut::new(WIDE, 2),
+    Cut::new(MIDDLE, 1),
+    Cut::new(WIDE, 1),
+];
+const PROJ_CUTS: [Cut; 8] = [
+    Cut::new(NARROW, 4),
+    Cut::new(96, 4),
     Cut::new(MIDDLE, 4),
     Cut::new(96, 2),
     Cut::new(MIDDLE, 2),

@@ -15,7 +15,7 @@ const SLAB_TIME: usize = 4;
 const FRONT_TIME: usize = 5;
 
 /// Columns of a tile of QKV or FC, and how long a round of them takes.
-pub const FORMS: [(usize, usize); 5] = [(64, 9), (96, 13), (128, 15), (144, 18), (WIDE, 22)];
+pub const FORMS: [(usize, usize); 6] = [(64, 9), (80, 12), (96, 13), (128, 15), (144, 18), (WIDE, 22)];
 const WIDEST: usize = FORMS.len() - 1;
 
 /// A dealt-out unit of attention has about so many parts at most; and runs are worth it where a whole unit takes more than so many tiles longer.
