@@ -238,7 +238,9 @@ pub fn exact_of_many_rows(arch: Arch) {
             if batch == 1 && !causal {
                 let stateless = call(arch, &x, weights, Exact);
                 let error = relative_error(&stateless, &wanted, &x);
-                assert!(error <= 1e-6, "{error:e}: solve() of {seq_len}");
+                // The chain of fewer rows has scales of another kind.
+                let most = if exact_chain::rows(false).contains(&rows) { 1e-5 } else { 1e-6 };
+                assert!(error <= most, "{error:e}: solve() of {seq_len}");
             }
         }
     }
