@@ -27,9 +27,10 @@ struct LongResidual {
 template <int COLUMNS, int AHEAD_>
 struct LongRows {
   static constexpr int BOXES = COLUMNS / 32, AHEAD = AHEAD_ < BOXES ? AHEAD_ : BOXES, OCTETS = COLUMNS / 8 - 4 * BOXES;
+  static constexpr int PLACES = AHEAD > 0 ? AHEAD : 1;  // never used where there are no BOXES
   LongResidual of;
   int first_row, column;
-  float4 old[AHEAD][4], bias[AHEAD];
+  float4 old[PLACES][4], bias[PLACES];
   float2 old_pairs[OCTETS + 1][2], bias_pairs[OCTETS + 1];  // the last one never used: there may be no OCTETS
 
   __device__ __forceinline__ int row(int i) const { return first_row + thread_index() % 32 / 8 + 4 * i; }
@@ -39,9 +40,9 @@ struct LongRows {
 
   __device__ __forceinline__ void fetch_box(int box) {
     const float* const from = of.residual + static_cast<size_t>(row(0)) * D + box_column(box);
-    bias[box % AHEAD] = load_4(of.bias + box_column(box));
+    bias[box % PLACES] = load_4(of.bias + box_column(box));
 #pragma unroll
-    for (int i = 0; i < 4; i++) old[box % AHEAD][i] = row(i) < of.rows ? load_4(from + 4 * i * D) : make_float4(0.f, 0.f, 0.f, 0.f);
+    for (int i = 0; i < 4; i++) old[box % PLACES][i] = row(i) < of.rows ? load_4(from + 4 * i * D) : make_float4(0.f, 0.f, 0.f, 0.f);
   }
   __device__ __forceinline__ void fetch() {
 #pragma unroll
@@ -69,8 +70,8 @@ struct LongRows {
 #pragma unroll
       for (int i = 0; i < 4; i++) {
         float4 v = load_shared_4(at + swizzle_128(4 * i + lane / 8, lane % 8));
-        add(v, bias[box % AHEAD]);
-        add(v, old[box % AHEAD][i]);
+        add(v, bias[box % PLACES]);
+        add(v, old[box % PLACES][i]);
         if (row(i) < of.rows) __stcg(reinterpret_cast<float4*>(to + 4 * i * D), v);
       }
       if (box + AHEAD < BOXES) fetch_box(box + AHEAD);

@@ -75,6 +75,7 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGL
   const bool has_qkv = place.wide < QkvS::COUNT;
   constexpr Asked PROJ_ASKED = asked<MT, W>();
 
+  if constexpr (!W::FP32) pdl_wait();
   // What LN1 needs is asked for before anything else.
   float4 v[2][4], gamma[4], beta[4];
   Row row_x, row_gamma, row_beta;

@@ -91,6 +91,10 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGL
   }
   __syncwarp();
   named_barrier_arrive(READY, BLOCK);
+  if constexpr (!W::FP32) {  // the call before may still be running (src/cuda/lone.rs)
+    pdl_wait();
+    pdl_launch();
+  }
   named_barrier_sync(ASKED, BLOCK);  // not before: it would delay LN1's input
   const Epoch last = call.workspace.epoch[blockIdx.x];
   if (place.wide < QkvS::COUNT) bring_qkv(place.wide, first_slices);

@@ -81,7 +81,7 @@ impl Words {
 
 #[cfg(test)]
 mod tests {
-    use super::super::launch::{Arguments, Edge, Function, pair};
+    use super::super::launch::{Arguments, Edge, Function, Residency, pair};
     use super::*;
 
     const X: u64 = 0x7f12_3456_7800;
@@ -95,7 +95,7 @@ mod tests {
             threads: 384,
             shared: 0,
             edge: Edge::Full,
-            cooperative: false,
+            residency: Residency::Any,
             arguments,
         }
     }

@@ -196,6 +196,12 @@ pub fn idle(device: &Device) -> Option<Step> {
     device.nodes_wake.then(|| exact::idle(kernels.wake))
 }
 
+/// The priority of a call that may begin while the one before it ends, if it is one launch. None: its kernels are not made for that.
+#[must_use]
+pub fn early(device: &Device, shape: Shape) -> Option<i32> {
+    device.foremost.filter(|_| shape.rows() <= hopper::plan::FEW_ROWS)
+}
+
 /// The steps that bring the weights of `buffers` into its workspace.
 pub fn prepare(device: &Device, shape: Shape, buffers: &Buffers) -> Result<Vec<Step>, Error> {
     let mut steps = match &device.kernels {

@@ -24,6 +24,8 @@ pub struct Device {
     pub sms: usize,
     /// Whether a kernel may enable a node of its graph.
     pub nodes_wake: bool,
+    /// The priority in front of all others, where kernels know griddepcontrol.
+    pub foremost: Option<i32>,
     /// The kernels of `arch`, loaded.
     pub kernels: Kernels,
     /// Who launches grids on it.
@@ -65,12 +67,24 @@ impl Device {
         let context = Context(context);
         let entered = Entered::new(context)?;
         let kernels = Kernels::load(arch, capability, sms)?;
+        let foremost = if arch == Arch::Sm90a { highest_priority()? } else { None };
         drop(entered);
         let mps = attribute(number, Attribute::CU_DEVICE_ATTRIBUTE_MPS_ENABLED).is_ok_and(|enabled| enabled != 0);
         let (launchers, solver) = (Launchers::new(mps), Mutex::default());
         // Not known of MPS. Under Nsight Compute such a node stays disabled, and under compute-sanitizer (both of CUDA 13.0) the launch fails.
         let nodes_wake = !mps && !Knobs::get()?.instrumented;
-        Ok(Self { ordinal, arch, sms, nodes_wake, kernels, launchers, solver, context, lost: OnceLock::new() })
+        Ok(Self {
+            ordinal,
+            arch,
+            sms,
+            nodes_wake,
+            foremost,
+            kernels,
+            launchers,
+            solver,
+            context,
+            lost: OnceLock::new(),
+        })
     }
 
     /// What `solve()` keeps between calls; the lock makes one call's work contiguous in the stream.
@@ -129,6 +143,15 @@ impl Drop for Entered {
             unsafe { sys::cuCtxSetCurrent(context) };
         }
     }
+}
+
+/// Of launches in the current context. None: they have all the same.
+fn highest_priority() -> Result<Option<i32>, Error> {
+    let (mut least, mut greatest) = (0, 0);
+    // SAFETY: writes two ints.
+    let result = unsafe { sys::cuCtxGetStreamPriorityRange(&mut least, &mut greatest) };
+    check("cuCtxGetStreamPriorityRange", result)?;
+    Ok((greatest < least).then_some(greatest))
 }
 
 fn attribute(number: i32, attribute: Attribute) -> Result<u32, Error> {

@@ -8,7 +8,7 @@ use super::block::{Buffers, Shape};
 use super::exact_chain::Chain;
 use super::exact_long;
 use super::exact_work::Call;
-use super::launch::{Arguments, Edge, Function, Step, pair};
+use super::launch::{Arguments, Edge, Function, Residency, Step, pair};
 use super::modules::Modules;
 use crate::error::Error;
 use crate::precision::SolvePrecision;
@@ -130,7 +130,7 @@ fn wake(function: Function, arguments: Arguments) -> Step {
         threads: 32,
         shared: 0,
         edge: Edge::Programmatic,
-        cooperative: false,
+        residency: Residency::Any,
         arguments,
     }
 }
@@ -239,7 +239,7 @@ impl Kernel {
             threads: if few.is_some() { FEW_THREADS } else { self.form.threads },
             shared: self.form.shared,
             edge: if behind == Behind::Anything { Edge::Full } else { Edge::Programmatic },
-            cooperative: !gathers,
+            residency: if gathers { Residency::Any } else { Residency::Cooperative },
             arguments: Arguments::new().words(&[&words[..], &numbers].concat()),
         }
     }

@@ -4,7 +4,7 @@
 use std::ops::RangeInclusive;
 
 use super::block::Gemm;
-use super::launch::{Arguments, Edge, Function, Step};
+use super::launch::{Arguments, Edge, Function, Residency, Step};
 use super::modules::Modules;
 use crate::dims::HEADS;
 use crate::error::Error;
@@ -192,7 +192,7 @@ impl Chain {
             threads: kernel.threads(),
             shared: kernel.shared(),
             edge: if kernel == Kernel::Norm1 { Edge::Full } else { Edge::Programmatic },
-            cooperative: false,
+            residency: Residency::Any,
             arguments: arguments.clone(),
         };
         let kernels = plan(rows).filter(|_| self::rows(prepared).contains(&rows))?;

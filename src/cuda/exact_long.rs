@@ -5,7 +5,7 @@ use super::arch::Arch;
 use super::exact::form;
 use super::exact_chain;
 use super::exact_work::{Call, FORMS, Slabs, Work};
-use super::launch::{Arguments, Edge, Function, Step};
+use super::launch::{Arguments, Edge, Function, Residency, Step};
 use super::modules::Modules;
 use crate::dims::D;
 use crate::error::Error;
@@ -255,7 +255,7 @@ impl Chain {
             threads: kernel.threads(),
             shared: kernel.shared(),
             edge: if kernel == Kernel::Begin { Edge::Full } else { Edge::Programmatic },
-            cooperative: false,
+            residency: Residency::Any,
             arguments: parameters(kernel, &work, arguments.clone()),
         };
         plan(call, &work).into_iter().map(step).collect()

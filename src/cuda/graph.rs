@@ -1,4 +1,4 @@
-//! One forward as a CUDA graph: built once for a shape, pointed at other buffers when they change, launched in one call.
+//! One forward as a CUDA graph, or where it is one launch as that: built once for a shape, pointed at other buffers when they change, launched in one call.
 //! Six launches into a stream cost 16 to 22 us of host time on an H200, a graph of them 1.4 us.
 
 use std::ptr;
@@ -10,7 +10,8 @@ use super::block::{self, Buffers, Shape};
 use super::device::Device;
 use super::driver::check;
 use super::exact::{Sleep, Waker};
-use super::launch::{Edge, Step, launch, raw};
+use super::launch::{Edge, Residency, Step, launch, raw};
+use super::lone::Lone;
 use super::workspace::AWAKE;
 use crate::error::Error;
 use crate::options::Stream;
@@ -19,16 +20,27 @@ use crate::options::Stream;
 const KEPT: usize = 16;
 const _: () = assert!(KEPT * size_of::<u32>() <= AWAKE.end - AWAKE.start);
 
-/// The graphs of one workspace, the latest used first.
+/// The calls of one workspace, the latest used first.
 #[derive(Default)]
-pub struct Graphs(Vec<Kept>);
+pub struct Graphs {
+    kept: Vec<Kept>,
+    /// Of the latest call, unless it failed.
+    stream: Option<Stream>,
+}
 
 struct Kept {
     key: Key,
     /// Below `KEPT`, and no other has it.
     number: usize,
-    /// None until the shape comes a second time: building one costs more than launching plainly.
-    graph: Option<Graph>,
+    /// None until the shape comes a second time: building a graph costs more than launching plainly.
+    ready: Option<Ready>,
+}
+
+/// A call of a shape that came before.
+#[allow(clippy::large_enum_variant, reason = "a workspace has a few")]
+enum Ready {
+    Graph(Graph),
+    Lone(Lone),
 }
 
 /// What decides which kernels run.
@@ -53,23 +65,41 @@ impl Graphs {
         stream: Stream,
         alone: bool,
     ) -> Result<(), Error> {
+        let follows = self.stream.take() == Some(stream);
+        // SAFETY: the caller's promise.
+        unsafe { self.enqueue(device, shape, buffers, stream, alone, follows) }?;
+        self.stream = Some(stream);
+        Ok(())
+    }
+
+    /// The same. `follows`: the latest call was on this stream.
+    unsafe fn enqueue(
+        &mut self,
+        device: &Device,
+        shape: Shape,
+        buffers: &Buffers,
+        stream: Stream,
+        alone: bool,
+        follows: bool,
+    ) -> Result<(), Error> {
         let key = Key { shape, aligned: buffers.weights.is_multiple_of(16), copies_x: buffers.x_copy != 0, alone };
-        let Some(place) = self.0.iter().position(|kept| kept.key == key) else {
-            self.0.truncate(KEPT - 1);
-            let number = (0..KEPT).find(|&n| self.0.iter().all(|kept| kept.number != n)).unwrap_or(0);
-            self.0.insert(0, Kept { key, number, graph: None });
+        let Some(place) = self.kept.iter().position(|kept| kept.key == key) else {
+            self.kept.truncate(KEPT - 1);
+            let number = (0..KEPT).find(|&n| self.kept.iter().all(|kept| kept.number != n)).unwrap_or(0);
+            self.kept.insert(0, Kept { key, number, ready: None });
             let steps = block::forward(device, shape, buffers, alone)?;
             // SAFETY: the caller's promise.
             return unsafe { run_steps(&steps, stream) };
         };
-        self.0[..=place].rotate_right(1);
-        let kept = &mut self.0[0];
+        self.kept[..=place].rotate_right(1);
+        let kept = &mut self.kept[0];
         let addresses = buffers.addresses();
-        if let Some(graph) = &mut kept.graph {
-            let outcome = graph.point_at(addresses).and_then(|()| graph.launch(stream));
+        if let Some(ready) = &mut kept.ready {
+            // SAFETY: the caller's promise.
+            let outcome = unsafe { ready.launch_at(addresses, stream, follows) };
             if outcome.is_err() {
                 // It may point at some buffers of this call and at some of the one before.
-                kept.graph = None;
+                kept.ready = None;
             }
             return outcome;
         }
@@ -82,13 +112,31 @@ impl Graphs {
             // SAFETY: the caller's promise.
             return unsafe { run_steps(&steps, stream) };
         };
-        let graph = Graph::new(steps, words, addresses, sleep, block::idle(device), stream)?;
-        kept.graph.insert(graph).launch(stream)
+        let ready = match (&steps[..], block::early(device, shape)) {
+            ([step], Some(priority)) if alone => Ready::Lone(Lone::new(step.clone(), words, addresses, priority)),
+            _ => Ready::Graph(Graph::new(steps, words, addresses, sleep, block::idle(device), stream)?),
+        };
+        // SAFETY: the caller's promise.
+        unsafe { kept.ready.insert(ready).launch_at(addresses, stream, follows) }
     }
 
     /// Forgets all of them: their workspace is going away. Nothing may be running any more.
     pub fn clear(&mut self) {
-        self.0.clear();
+        self.kept.clear();
+    }
+}
+
+impl Ready {
+    /// Enqueues it for the buffers of a call. `follows`: the latest call was on this stream.
+    ///
+    /// # Safety
+    /// As for [`Graphs::run`].
+    unsafe fn launch_at(&mut self, addresses: Addresses, stream: Stream, follows: bool) -> Result<(), Error> {
+        match self {
+            Self::Graph(graph) => graph.point_at(addresses).and_then(|()| graph.launch(stream)),
+            // SAFETY: the caller's promise.
+            Self::Lone(lone) => unsafe { lone.launch_at(addresses, stream, follows) },
+        }
     }
 }
 
@@ -250,7 +298,7 @@ fn add_node(graph: sys::CUgraph, step: &Step) -> Result<sys::CUgraphNode, Error>
     // SAFETY: the driver copies the parameters.
     let result = unsafe { sys::cuGraphAddKernelNode_v2(&mut node, graph, ptr::null(), 0, &parameters) };
     check(step.what, result)?;
-    if step.cooperative {
+    if step.residency == Residency::Cooperative {
         // SAFETY: an attribute's value is plain numbers.
         let mut value: sys::CUkernelNodeAttrValue = unsafe { std::mem::zeroed() };
         value.cooperative = 1;

@@ -82,6 +82,17 @@ pub enum Edge {
     Programmatic,
 }
 
+/// How blocks of a grid that wait for each other come to run together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Residency {
+    /// They do not wait, or nothing keeps them out.
+    Any,
+    /// All of them start at once, or the launch fails (cooperative).
+    Cooperative,
+    /// They find places before other grids that wait for one, by this priority.
+    Foremost(i32),
+}
+
 /// One launch: a kernel, its grid and its arguments.
 #[derive(Clone, PartialEq)]
 pub struct Step {
@@ -97,8 +108,8 @@ pub struct Step {
     pub shared: u32,
     /// When it may start.
     pub edge: Edge,
-    /// All blocks must be resident together, or the launch fails.
-    pub cooperative: bool,
+    /// How its blocks come to run together.
+    pub residency: Residency,
     /// The parameters of the kernel.
     pub arguments: Arguments,
 }
@@ -246,10 +257,18 @@ pub unsafe fn launch(step: &Step, stream: Stream) -> Result<(), Error> {
         attributes[count].value.programmaticStreamSerializationAllowed = 1;
         count += 1;
     }
-    if step.cooperative {
-        attributes[count].id = Attribute::CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
-        attributes[count].value.cooperative = 1;
-        count += 1;
+    match step.residency {
+        Residency::Any => {}
+        Residency::Cooperative => {
+            attributes[count].id = Attribute::CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+            attributes[count].value.cooperative = 1;
+            count += 1;
+        }
+        Residency::Foremost(priority) => {
+            attributes[count].id = Attribute::CU_LAUNCH_ATTRIBUTE_PRIORITY;
+            attributes[count].value.priority = priority;
+            count += 1;
+        }
     }
     let config = sys::CUlaunchConfig {
         gridDimX: step.grid[0],

@@ -16,6 +16,7 @@ pub mod hopper;
 pub mod images;
 pub mod launch;
 pub mod launchers;
+pub mod lone;
 pub mod memory;
 pub mod modules;
 pub mod pointer;

@@ -8,6 +8,7 @@ use solve::cuda::memory::allocations;
 use solve::cuda::workspace::Workspace;
 use solve::dims::D;
 use solve::error::SolveStatus;
+use solve::precision::SolvePrecision::{Exact, Fast};
 use solve::weights::WEIGHTS_LEN;
 
 use super::api::{Block, message, options, solve};
@@ -227,6 +228,56 @@ pub fn a_second_stream_later() {
             let calls = (i..CALLS).step_by(rows.len());
             let mut solves = calls.flat_map(|call| [solved[i][call].read(), beside[i][call].read()]);
             assert!(solves.all(|output| output == *wanted), "solve() of {} rows, round {round}", rows[i]);
+        }
+    }
+}
+
+/// Calls of few tokens begin while what is in front of them ends: chains of them, each on what the one before has written, by two blocks in turn, with copies
+/// and an update in between. With those on the legacy stream copies on a stream that waits for it, and for which it waits, come late.
+pub fn close_behind() {
+    const CALLS: usize = 60;
+    let bulk = Memory::poisoned(1 << 26);
+    let memories = [weights(34), weights(35)].map(|weights| Memory::of(&weights));
+    for (rows, precision) in [1usize, 6, 15, 30].into_iter().flat_map(|rows| [(rows, Fast), (rows, Exact)]) {
+        let create = |weights: &Memory| {
+            let changed = options(|o| (o.precision, o.max_tokens) = (precision, rows as i32));
+            Block::create(weights.address(), &changed).expect("create")
+        };
+        let host_x = Random::new(rows as u64).uniforms(rows * D);
+        let chain = |blocks: &[Block; 2], stream: sys::CUstream, copies: sys::CUstream, waits: bool| {
+            let places = [Memory::of(&host_x), Memory::poisoned(host_x.len())];
+            let mut at = 0;
+            for call in 0..CALLS {
+                let (from, to) = (&places[at], &places[call / 3 % 2]);
+                blocks[call / 5 % 2].forward(from, to, 1, rows, stream).expect("forward");
+                at = call / 3 % 2;
+                if call % 7 == 6 {
+                    let (from, to) = (places[at].at(), places[1 - at].at());
+                    // SAFETY: whole buffers.
+                    unsafe {
+                        if copies != stream {
+                            ok(sys::cuMemsetD32Async(bulk.at(), call as u32, 1 << 26, copies));
+                        }
+                        ok(sys::cuMemcpyDtoDAsync_v2(to, from, 4 * host_x.len(), copies));
+                    }
+                    at = 1 - at;
+                }
+                if call == CALLS / 2 {
+                    blocks[0].update(memories[1].address(), stream).expect("update");
+                    blocks[1].update(memories[0].address(), stream).expect("update");
+                }
+                if waits {
+                    // SAFETY: a live stream.
+                    unsafe { ok(sys::cuStreamSynchronize(stream)) };
+                }
+            }
+            places[at].read()
+        };
+        let (own, blocking, legacy) = (OwnStream::new(), OwnStream::blocking(), ptr::without_provenance_mut(1));
+        let wanted = chain(&[create(&memories[0]), create(&memories[1])], own.0, own.0, true);
+        for (stream, copies) in [(own.0, own.0), (legacy, legacy), (legacy, blocking.0)] {
+            let blocks = [create(&memories[0]), create(&memories[1])];
+            assert!(chain(&blocks, stream, copies, false) == wanted, "{rows} rows in {precision:?}");
         }
     }
 }

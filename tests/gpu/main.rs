@@ -77,7 +77,7 @@ fn main() -> std::process::ExitCode {
         push("precision::at_the_same_time", precision::at_the_same_time);
         push("precision::long_sequence", precision::long_sequence);
     }
-    let plain: [(&str, fn()); 16] = [
+    let plain: [(&str, fn()); 18] = [
         ("calls::memory_kinds", calls::memory_kinds),
         ("calls::managed_beside_device", calls::managed_beside_device),
         ("calls::context_is_restored", calls::context_is_restored),
@@ -86,6 +86,7 @@ fn main() -> std::process::ExitCode {
         ("calls::warm_calls_allocate_nothing", calls::warm_calls_allocate_nothing),
         ("calls::handle_streams", calls::handle_streams),
         ("calls::a_second_stream_later", calls::a_second_stream_later),
+        ("calls::close_behind", calls::close_behind),
         ("calls::graph_capture", calls::graph_capture),
         ("calls::handle_on_host_memory", calls::handle_on_host_memory),
         ("bad_input::solve_table", bad_input::solve_table),
@@ -93,6 +94,7 @@ fn main() -> std::process::ExitCode {
         ("processes::first_call", processes::first_call),
         ("processes::chosen_path", processes::chosen_path),
         ("processes::chosen_precision", processes::chosen_precision),
+        ("processes::cooperative_grids_beside", processes::cooperative_grids_beside),
         ("processes::fault", processes::fault),
     ];
     trials.extend(plain.into_iter().map(|(name, test)| trial(name.into(), || None, test)));

@@ -3,16 +3,18 @@
 use std::env;
 use std::process::Command;
 use std::ptr;
+use std::thread;
 use std::time::Instant;
 
 use cudarc::driver::sys;
 use solve::cuda::driver::Driver;
 use solve::dims::D;
 use solve::error::SolveStatus;
+use solve::precision::SolvePrecision::{Exact, Fast};
 
-use super::api::{message, solve};
+use super::api::{Block, message, options, solve};
 use super::common::{Random, check_block, reference, weights};
-use super::rig::{Memory, enter, ok};
+use super::rig::{Memory, OwnStream, enter, ok};
 
 const TASK: &str = "SOLVE_TEST_TASK";
 
@@ -26,6 +28,7 @@ pub fn child() -> bool {
         "first_call" => first_call_here(),
         "chosen_path" => chosen_path_here(),
         "chosen_precision" => chosen_precision_here(),
+        "cooperative_grids_beside" => cooperative_grids_beside_here(),
         "fault" => fault_here(),
         _ => panic!("unknown task {task}"),
     }
@@ -92,6 +95,81 @@ fn chosen_precision_here() {
     solve(x.address(), x.address(), weights.address(), 10).expect("solve");
     let bits = x.read().iter().fold(0u64, |hash, value| hash.wrapping_mul(31).wrapping_add(u64::from(value.to_bits())));
     println!("{bits:x}");
+}
+
+/// A block has the GPU to itself as far as the library knows, and somebody else's grids that start all at once or not at all wait for theirs meanwhile.
+pub fn cooperative_grids_beside() {
+    run("cooperative_grids_beside", &[]);
+}
+
+/// A program's own kernel that takes 5 us and nearly all of a multiprocessor's shared memory.
+const OCCUPY: &str = "
+.version 7.0
+.target sm_70
+.address_size 64
+.extern .shared .align 16 .b8 room[];
+.visible .entry occupy() {
+    .reg .b64 %now, %end;
+    .reg .pred %more;
+    mov.u64 %end, %globaltimer;
+    add.u64 %end, %end, 5000;
+again:
+    mov.u64 %now, %globaltimer;
+    setp.lt.u64 %more, %now, %end;
+    @%more bra again;
+    ret;
+}\0";
+
+fn cooperative_grids_beside_here() {
+    const CALLS: usize = 2000;
+    const AT_A_TIME: usize = 50;
+    let device = Driver::get().and_then(|driver| driver.device(0)).expect("a device");
+    let (mut module, mut function, mut room) = (ptr::null_mut(), ptr::null_mut(), 0);
+    // SAFETY: the kernel above.
+    unsafe {
+        ok(sys::cuModuleLoadData(&mut module, OCCUPY.as_ptr().cast()));
+        ok(sys::cuModuleGetFunction(&mut function, module, c"occupy".as_ptr()));
+        let most = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+        ok(sys::cuDeviceGetAttribute(&mut room, most, 0));
+        let dynamic = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        ok(sys::cuFuncSetAttribute(function, dynamic, room));
+    }
+    let occupy = function.expose_provenance();
+    let weights = Memory::of(&weights(54));
+    for (rows, precision) in [1, 8, 16, 32].into_iter().flat_map(|rows| [(rows, Fast), (rows, Exact)]) {
+        let changed = options(|o| (o.precision, o.max_tokens) = (precision, rows as i32));
+        let block = Block::create(weights.address(), &changed).expect("create");
+        let (x, output) = (Memory::of(&Random::new(54).uniforms(rows * D)), Memory::poisoned(rows * D));
+        let (own, others) = (OwnStream::new(), OwnStream::new());
+        block.forward(&x, &output, 1, rows, own.0).expect("forward alone");
+        let wanted = output.read();
+        thread::scope(|scope| {
+            let (others, sms) = (others.0.expose_provenance(), device.sms as u32);
+            scope.spawn(move || {
+                enter(0);
+                let function = ptr::with_exposed_provenance_mut(occupy);
+                let stream = ptr::with_exposed_provenance_mut(others);
+                for call in 1..=CALLS {
+                    // SAFETY: the kernel takes no parameters.
+                    unsafe {
+                        let none = ptr::null_mut();
+                        ok(sys::cuLaunchCooperativeKernel(function, sms, 1, 1, 32, 1, 1, room as u32, stream, none));
+                        if call % AT_A_TIME == 0 {
+                            ok(sys::cuStreamSynchronize(stream));
+                        }
+                    }
+                }
+            });
+            for call in 1..=CALLS {
+                block.forward(&x, &output, 1, rows, own.0).expect("forward beside others");
+                if call % AT_A_TIME == 0 {
+                    // SAFETY: a live stream.
+                    unsafe { ok(sys::cuStreamSynchronize(own.0)) };
+                }
+            }
+        });
+        assert!(output.read() == wanted, "{rows} rows in {precision:?}");
+    }
 }
 
 /// After a fault on the device every call says so, and host output is NaN.

@@ -184,14 +184,24 @@ pub fn free_bytes() -> usize {
     free
 }
 
-/// A stream that does not wait for the legacy one.
+/// A stream.
 pub struct OwnStream(pub sys::CUstream);
 
 impl OwnStream {
+    /// That does not wait for the legacy one.
     pub fn new() -> Self {
+        Self::with(sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING)
+    }
+
+    /// That and the legacy one wait for each other.
+    pub fn blocking() -> Self {
+        Self::with(sys::CUstream_flags_enum::CU_STREAM_DEFAULT)
+    }
+
+    fn with(flags: sys::CUstream_flags_enum) -> Self {
         let mut stream = ptr::null_mut();
         // SAFETY: writes one pointer.
-        unsafe { ok(sys::cuStreamCreate(&mut stream, 1)) };
+        unsafe { ok(sys::cuStreamCreate(&mut stream, flags as u32)) };
         Self(stream)
     }
 }

@@ -4,7 +4,7 @@
 use solve::cpu;
 use solve::cuda::arch::Arch;
 use solve::cuda::block::{Kernels, Shape};
-use solve::cuda::launch::{Arguments, Edge, Step, launch};
+use solve::cuda::launch::{Arguments, Edge, Residency, Step, launch};
 use solve::cuda::portable::kernels::Kernels as Portable;
 use solve::cuda::portable::plan::{Gemm, Kernel, Launch, Stage, TILES, forward, gemm_in};
 use solve::cuda::workspace::{packed, vectors};
@@ -44,7 +44,7 @@ fn run(arch: Arch, planned: &Launch, arguments: &[u64]) {
         threads: planned.threads,
         shared: planned.shared,
         edge: Edge::Full,
-        cooperative: false,
+        residency: Residency::Any,
         arguments: Arguments::each(arguments),
     };
     // SAFETY: each test lists its kernel's parameters and gives buffers of the planned shape.

@@ -12,7 +12,7 @@ use super::plan::{direct, product};
 use super::views::{self, slab};
 use crate::cuda::block::{Buffers, Shape};
 use crate::cuda::exact::Behind;
-use crate::cuda::launch::{Arguments, Edge, Step, pair};
+use crate::cuda::launch::{Arguments, Edge, Residency, Step, pair};
 use crate::cuda::tensor_map::{Element, View};
 use crate::cuda::workspace::vectors;
 use crate::dims::{D, FFN, QKV};
@@ -159,7 +159,7 @@ impl Call<'_> {
             threads: launch.threads,
             shared: launch.shared,
             edge: if first { Edge::Full } else { Edge::Programmatic },
-            cooperative: launch.kernel.is_resident(self.alone),
+            residency: if launch.kernel.is_resident(self.alone) { Residency::Cooperative } else { Residency::Any },
             arguments,
         })
     }

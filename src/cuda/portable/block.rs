@@ -3,7 +3,7 @@
 use super::kernels::Kernels;
 use super::plan::{Plan, Stage};
 use crate::cuda::block::Buffers;
-use crate::cuda::launch::{Arguments, Edge, Step};
+use crate::cuda::launch::{Arguments, Edge, Residency, Step};
 use crate::cuda::workspace::{packed, vectors};
 
 /// The steps of `plan` on these buffers.
@@ -33,7 +33,7 @@ pub fn steps(kernels: &Kernels, plan: &Plan, buffers: &Buffers) -> Vec<Step> {
             threads: launch.threads,
             shared: launch.shared,
             edge: Edge::Full,
-            cooperative: false,
+            residency: Residency::Any,
             arguments: arguments(launch.stage),
         })
         .collect()
