@@ -17,9 +17,10 @@ pub fn elsewhere(addresses: Addresses) -> Addresses {
 }
 
 /// The words of the arguments that hold an address in one of the buffers, by step.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Words(Vec<Word>);
 
+#[derive(Clone)]
 struct Word {
     step: usize,
     /// In the arguments, in words.

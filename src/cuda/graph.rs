@@ -1,4 +1,4 @@
-//! One forward as a CUDA graph, or where it is one launch as that: built once for a shape, pointed at other buffers when they change, launched in one call.
+//! One forward as a CUDA graph: built once for a shape, pointed at other buffers when they change, launched in one call.
 //! Six launches into a stream cost 16 to 22 us of host time on an H200, a graph of them 1.4 us.
 
 use std::ptr;
@@ -11,6 +11,7 @@ use super::device::Device;
 use super::driver::check;
 use super::exact::{Sleep, Waker};
 use super::launch::{Edge, Residency, Step, launch, raw};
+use super::launchers::Company;
 use super::lone::Lone;
 use super::workspace::AWAKE;
 use crate::error::Error;
@@ -24,7 +25,7 @@ const _: () = assert!(KEPT * size_of::<u32>() <= AWAKE.end - AWAKE.start);
 #[derive(Default)]
 pub struct Graphs {
     kept: Vec<Kept>,
-    /// Of the latest call, unless it failed.
+    /// Of the latest call, unless it failed. The first one on another goes by its graph, which fails where not all blocks have room.
     stream: Option<Stream>,
 }
 
@@ -37,10 +38,10 @@ struct Kept {
 }
 
 /// A call of a shape that came before.
-#[allow(clippy::large_enum_variant, reason = "a workspace has a few")]
-enum Ready {
-    Graph(Graph),
-    Lone(Lone),
+struct Ready {
+    graph: Graph,
+    /// Instead of it behind a call that is still running.
+    lone: Option<Lone>,
 }
 
 /// What decides which kernels run.
@@ -53,7 +54,7 @@ struct Key {
 }
 
 impl Graphs {
-    /// Enqueues one forward; `alone` as `Launchers::enqueue` says.
+    /// Enqueues one forward.
     ///
     /// # Safety
     /// The device's context is current, and the buffers have the sizes that their comments say for this shape.
@@ -63,24 +64,23 @@ impl Graphs {
         shape: Shape,
         buffers: &Buffers,
         stream: Stream,
-        alone: bool,
+        company: Company,
     ) -> Result<(), Error> {
-        let follows = self.stream.take() == Some(stream);
+        let follows = company.follows && self.stream == Some(stream);
+        self.stream = None;
         // SAFETY: the caller's promise.
-        unsafe { self.enqueue(device, shape, buffers, stream, alone, follows) }?;
+        unsafe { self.enqueue(device, shape, buffers, stream, Company { follows, ..company }) }?;
         self.stream = Some(stream);
         Ok(())
     }
 
-    /// The same. `follows`: the latest call was on this stream.
     unsafe fn enqueue(
         &mut self,
         device: &Device,
         shape: Shape,
         buffers: &Buffers,
         stream: Stream,
-        alone: bool,
-        follows: bool,
+        Company { alone, follows }: Company,
     ) -> Result<(), Error> {
         let key = Key { shape, aligned: buffers.weights.is_multiple_of(16), copies_x: buffers.x_copy != 0, alone };
         let Some(place) = self.kept.iter().position(|kept| kept.key == key) else {
@@ -112,12 +112,13 @@ impl Graphs {
             // SAFETY: the caller's promise.
             return unsafe { run_steps(&steps, stream) };
         };
-        let ready = match (&steps[..], block::early(device, shape)) {
-            ([step], Some(priority)) if alone => Ready::Lone(Lone::new(step.clone(), words, addresses, priority)),
-            _ => Ready::Graph(Graph::new(steps, words, addresses, sleep, block::idle(device), stream)?),
+        let lone = match (&steps[..], block::early(device, shape)) {
+            ([step], Some(priority)) if alone => Some(Lone::new(step.clone(), words.clone(), addresses, priority)),
+            _ => None,
         };
+        let graph = Graph::new(steps, words, addresses, sleep, block::idle(device), stream)?;
         // SAFETY: the caller's promise.
-        unsafe { kept.ready.insert(ready).launch_at(addresses, stream, follows) }
+        unsafe { kept.ready.insert(Ready { graph, lone }).launch_at(addresses, stream, follows) }
     }
 
     /// Forgets all of them: their workspace is going away. Nothing may be running any more.
@@ -127,15 +128,15 @@ impl Graphs {
 }
 
 impl Ready {
-    /// Enqueues it for the buffers of a call. `follows`: the latest call was on this stream.
+    /// Enqueues it for the buffers of a call. `follows`: as in [`Company`].
     ///
     /// # Safety
     /// As for [`Graphs::run`].
     unsafe fn launch_at(&mut self, addresses: Addresses, stream: Stream, follows: bool) -> Result<(), Error> {
-        match self {
-            Self::Graph(graph) => graph.point_at(addresses).and_then(|()| graph.launch(stream)),
+        match &mut self.lone {
             // SAFETY: the caller's promise.
-            Self::Lone(lone) => unsafe { lone.launch_at(addresses, stream, follows) },
+            Some(lone) if follows => unsafe { lone.launch_at(addresses, stream) },
+            _ => self.graph.point_at(addresses).and_then(|()| self.graph.launch(stream)),
         }
     }
 }

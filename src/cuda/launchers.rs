@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Wea
 
 use super::device::Device;
 use super::event::Event;
+use super::latest::Latest;
 use super::launch::number_of;
 use super::memory::wait;
 use crate::error::Error;
@@ -26,6 +27,16 @@ struct State {
     settling: AtomicBool,
     /// Events behind the latest calls.
     ends: Vec<Weak<Event>>,
+    latest: Latest,
+}
+
+/// What else there is when a call is enqueued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Company {
+    /// Nothing of this library runs beside it, which stays true until it has run.
+    pub alone: bool,
+    /// Another call, on the same stream, is still running.
+    pub follows: bool,
 }
 
 /// Where calls have been enqueued since the latest launcher joined. Of no interest while there is one launcher.
@@ -57,6 +68,7 @@ impl Launchers {
             settled: None,
             settling: AtomicBool::new(false),
             ends: Vec::new(),
+            latest: Latest::none(),
         }))
     }
 
@@ -84,12 +96,12 @@ impl Launchers {
         state.ends.push(Arc::downgrade(end));
     }
 
-    /// Enqueues a call, and records its end. The call is told whether nothing else of this library runs beside it, which stays true until it has run.
+    /// Enqueues a call, and records its end. The call is told what else there is.
     pub fn enqueue(
         &self,
         stream: Stream,
         end: End<'_>,
-        call: impl FnOnce(bool) -> Result<(), Error>,
+        call: impl FnOnce(Company) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let state = self.read();
         // One launcher may come on any stream.
@@ -185,7 +197,7 @@ impl State {
         number: u64,
         stream: Stream,
         end: End<'_>,
-        call: impl FnOnce(bool) -> Result<(), Error>,
+        call: impl FnOnce(Company) -> Result<(), Error>,
     ) -> Result<(), Error> {
         if self.settling.load(Ordering::Relaxed)
             && let Some(settled) = &self.settled
@@ -196,9 +208,10 @@ impl State {
                 settled.precede(stream)?;
             }
         }
-        let outcome = call(self.is_alone(number));
+        let outcome = call(Company { alone: self.is_alone(number), follows: self.latest.runs_on(number) });
         // After a failure too: part of the work may be running.
         let recorded = if end.always || self.count > 1 { end.event.record(stream) } else { Ok(()) };
+        self.latest.note(number);
         outcome.and(recorded)
     }
 }

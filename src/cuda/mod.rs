@@ -14,6 +14,7 @@ pub mod exact_work;
 pub mod graph;
 pub mod hopper;
 pub mod images;
+pub mod latest;
 pub mod launch;
 pub mod launchers;
 pub mod lone;

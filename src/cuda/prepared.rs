@@ -11,7 +11,7 @@ use super::driver::{Driver, check};
 use super::event::Event;
 use super::graph::{Graphs, run_plainly, run_steps};
 use super::launch::{number_of, raw};
-use super::launchers::End;
+use super::launchers::{Company, End};
 use super::memory::{Buffer, copy_in, fill, staged, wait};
 use super::pointer::{Place, common_place};
 use super::workspace::{ALARMS_BYTES, Purpose, Workspace, vectors};
@@ -47,8 +47,7 @@ struct Order {
 enum Run {
     /// They go into the caller's graph.
     Captured,
-    /// `alone` as `Launchers::enqueue` says.
-    Now { alone: bool },
+    Now(Company),
 }
 
 impl Prepared {
@@ -133,7 +132,7 @@ impl Prepared {
                         unsafe {
                             match run {
                                 Run::Captured => run_plainly(self.device, shape, &buffers, stream),
-                                Run::Now { alone } => order.graphs.run(self.device, shape, &buffers, stream, alone),
+                                Run::Now(company) => order.graphs.run(self.device, shape, &buffers, stream, company),
                             }
                         }
                     })?;
@@ -213,7 +212,7 @@ impl Prepared {
         order.stream = Some(number);
         let done = Arc::clone(&order.done);
         let end = End { event: &done, always: true };
-        launchers.enqueue(stream, end, |alone| enqueue(stream, &mut order, Run::Now { alone }))
+        launchers.enqueue(stream, end, |company| enqueue(stream, &mut order, Run::Now(company)))
     }
 }
 

@@ -103,11 +103,11 @@ impl Solver {
         }
         // Nobody waits for the legacy stream by an event while there is nobody else: a workspace that joins waits for all of the stream.
         let end = End { event: &done, always: false };
-        device.launchers.enqueue(stream, end, |alone| {
+        device.launchers.enqueue(stream, end, |company| {
             staged(tokens, on_host, scratch, stream, |x, output| {
                 let buffers = Buffers::new(x, output, weights_at, &shape, parts);
                 // SAFETY: the caller's spans were checked for their length, the workspace has room for the rows.
-                unsafe { self.graphs.run(device, shape, &buffers, stream, alone) }
+                unsafe { self.graphs.run(device, shape, &buffers, stream, company) }
             })
         })
     }
