@@ -135,10 +135,10 @@ pub unsafe extern "C" fn solve_block_create(
 /// whoever launches them, against each other and against other use of the block. The first call in a process that is captured waits for what
 /// other blocks of the device, and solve, still have to do. Host memory is served too, but then the call waits and must not be captured.
 /// Blocks that share a stream, and solve with them, are about 1 us a call faster at 256 to 1024 rows than on streams of their own (H200).
-/// On Hopper a call of at most 32 tokens (in exact, and of solve in exact, 16) begins while the kernel before it on its stream ends, at the
-/// device's highest priority, as long as other streams have no calls of this library. It comes after all that kernel comes after; one that was
-/// launched with programmatic stream serialization must have waited itself (griddepcontrol.wait). And no cooperative grid may be launched
-/// meanwhile that has this same priority and no room beside the call.
+/// On Hopper a call of at most 32 tokens (in exact, and of solve in exact, 16), made right behind another one on its stream, begins while the
+/// kernel before it ends, at the device's highest priority, as long as other streams have no calls of this library. It comes after all that
+/// kernel comes after; one that was launched with programmatic stream serialization must have waited itself (griddepcontrol.wait). And no
+/// cooperative grid may be launched meanwhile that has this same priority and no room beside the call.
 /// On the CPU: x and output are host memory, stream is null, and output is ready on return.
 ///
 /// The statuses of solve, and SOLVE_STATUS_BAD_HANDLE for a block that does not exist (any more), INVALID_ARGUMENT for more tokens than
