@@ -35,7 +35,7 @@ struct State {
 pub struct Company {
     /// Nothing of this library runs beside it, which stays true until it has run.
     pub alone: bool,
-    /// Another call, on the same stream, is still running.
+    /// A call was enqueued so shortly before that it is still running; on the same stream, if there are several launchers. A hint: it may have failed.
     pub follows: bool,
 }
 

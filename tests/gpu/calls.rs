@@ -237,7 +237,8 @@ pub fn a_second_stream_later() {
 pub fn close_behind() {
     const CALLS: usize = 60;
     let bulk = Memory::poisoned(1 << 26);
-    let memories = [weights(34), weights(35)].map(|weights| Memory::of(&weights));
+    let host_weights = [weights(34), weights(35)];
+    let memories = host_weights.each_ref().map(|weights| Memory::of(weights));
     for (rows, precision) in [1usize, 6, 15, 30].into_iter().flat_map(|rows| [(rows, Fast), (rows, Exact)]) {
         let create = |weights: &Memory| {
             let changed = options(|o| (o.precision, o.max_tokens) = (precision, rows as i32));
@@ -274,6 +275,9 @@ pub fn close_behind() {
             places[at].read()
         };
         let (own, blocking, legacy) = (OwnStream::new(), OwnStream::blocking(), ptr::without_provenance_mut(1));
+        let (x, output) = (Memory::of(&host_x), Memory::poisoned(host_x.len()));
+        create(&memories[0]).forward(&x, &output, 1, rows, own.0).expect("forward");
+        check_block(&output.read(), &reference(&host_x, &host_weights[0], 1, rows, false), "a single call");
         let wanted = chain(&[create(&memories[0]), create(&memories[1])], own.0, own.0, true);
         for (stream, copies) in [(own.0, own.0), (legacy, legacy), (legacy, blocking.0)] {
             let blocks = [create(&memories[0]), create(&memories[1])];

@@ -1,6 +1,7 @@
 //! What only a fresh process can show: this program runs itself again with one task.
 
 use std::env;
+use std::ffi::CStr;
 use std::process::Command;
 use std::ptr;
 use std::thread;
@@ -124,25 +125,26 @@ fn cooperative_grids_beside_here() {
     const CALLS: usize = 2000;
     const AT_A_TIME: usize = 50;
     let device = Driver::get().and_then(|driver| driver.device(0)).expect("a device");
-    let (mut module, mut function, mut room) = (ptr::null_mut(), ptr::null_mut(), 0);
+    let (function, mut room) = (kernel(OCCUPY, c"occupy"), 0);
     // SAFETY: the kernel above.
     unsafe {
-        ok(sys::cuModuleLoadData(&mut module, OCCUPY.as_ptr().cast()));
-        ok(sys::cuModuleGetFunction(&mut function, module, c"occupy".as_ptr()));
         let most = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
         ok(sys::cuDeviceGetAttribute(&mut room, most, 0));
         let dynamic = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         ok(sys::cuFuncSetAttribute(function, dynamic, room));
     }
     let occupy = function.expose_provenance();
-    let weights = Memory::of(&weights(54));
+    let host_weights = weights(54);
+    let weights = Memory::of(&host_weights);
     for (rows, precision) in [1, 8, 16, 32].into_iter().flat_map(|rows| [(rows, Fast), (rows, Exact)]) {
         let changed = options(|o| (o.precision, o.max_tokens) = (precision, rows as i32));
         let block = Block::create(weights.address(), &changed).expect("create");
-        let (x, output) = (Memory::of(&Random::new(54).uniforms(rows * D)), Memory::poisoned(rows * D));
+        let host_x = Random::new(54).uniforms(rows * D);
+        let (x, output) = (Memory::of(&host_x), Memory::poisoned(rows * D));
         let (own, others) = (OwnStream::new(), OwnStream::new());
         block.forward(&x, &output, 1, rows, own.0).expect("forward alone");
         let wanted = output.read();
+        check_block(&wanted, &reference(&host_x, &host_weights, 1, rows, false), "alone");
         thread::scope(|scope| {
             let (others, sms) = (others.0.expose_provenance(), device.sms as u32);
             scope.spawn(move || {
@@ -170,6 +172,17 @@ fn cooperative_grids_beside_here() {
         });
         assert!(output.read() == wanted, "{rows} rows in {precision:?}");
     }
+}
+
+/// A kernel of the program's own.
+fn kernel(ptx: &str, name: &CStr) -> sys::CUfunction {
+    let (mut module, mut function) = (ptr::null_mut(), ptr::null_mut());
+    // SAFETY: the text ends with a zero.
+    unsafe {
+        ok(sys::cuModuleLoadData(&mut module, ptx.as_ptr().cast()));
+        ok(sys::cuModuleGetFunction(&mut function, module, name.as_ptr()));
+    }
+    function
 }
 
 /// After a fault on the device every call says so, and host output is NaN.
@@ -201,12 +214,9 @@ fn fault_here() {
     call(&mut output).expect("before the fault");
     assert!(output.iter().all(|value| value.is_finite()));
 
-    let (mut module, mut function) = (ptr::null_mut(), ptr::null_mut());
-    let none = ptr::null_mut();
+    let (function, none) = (kernel(FAULT, c"fault"), ptr::null_mut());
     // SAFETY: the kernel above takes no parameters.
     unsafe {
-        ok(sys::cuModuleLoadData(&mut module, FAULT.as_ptr().cast()));
-        ok(sys::cuModuleGetFunction(&mut function, module, c"fault".as_ptr()));
         ok(sys::cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, none, ptr::null_mut(), ptr::null_mut()));
     }
     for _ in 0..3 {
