@@ -41,16 +41,27 @@ pub fn place_of(span: &Span) -> Result<Place, Error> {
     let ordinal = usize::try_from(first.ordinal).unwrap_or(0);
     let place = if first.managed { Place::Managed(ordinal) } else { Place::Device(ordinal) };
     let mut end = first.end();
-    // Memory mapped piece by piece (an allocator that extends its segments) is a chain of neighbouring ranges.
+    // Memory mapped piece by piece (an allocator that extends its segments) is a chain of neighbouring ranges. Allocations that happen to lie beside each
+    // other are not: the next one is not this buffer's.
     while end < span.end() {
         let next = Attributes::of(end)?;
-        if next.ordinal != first.ordinal || !next.on_device || next.end() <= end {
+        if next.ordinal != first.ordinal || next.end() <= end || !is_mapped(span.address) || !is_mapped(end) {
             let have = end.saturating_sub(span.address);
             return Err(Error::Short { argument: span.argument, address: span.address, have, need: span.bytes });
         }
         end = next.end();
     }
     Ok(place)
+}
+
+/// Whether somebody mapped this address (`cuMemMap`). What was allocated whole has no handle to ask for.
+fn is_mapped(address: usize) -> bool {
+    let mut handle = 0;
+    // SAFETY: the result goes to a local; a handle that was given is given back.
+    unsafe {
+        let result = sys::cuMemRetainAllocationHandle(&mut handle, ptr::without_provenance_mut(address));
+        result == sys::CUresult::CUDA_SUCCESS && sys::cuMemRelease(handle) == result
+    }
 }
 
 /// The place that several buffers share.

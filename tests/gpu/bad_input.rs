@@ -10,7 +10,7 @@ use solve::weights::WEIGHTS_LEN;
 
 use super::api::{Block, message, options, raw_solve, solve};
 use super::common::{Random, weights};
-use super::rig::{Memory, ok};
+use super::rig::{Kind, Memory, ok, poison, read_floats};
 
 /// (x, output, weights, seq_len), the status, and words of the sentence.
 type Row = (&'static str, [usize; 3], i32, SolveStatus, &'static [&'static str]);
@@ -30,12 +30,14 @@ pub fn solve_table() {
     let rows = 8;
     let host_x = Random::new(40).uniforms(rows * D);
     let (x, output, w) = (Memory::of(&host_x), Memory::poisoned(rows * D), Memory::of(&weights(40)));
-    let short = ShortMemory::new();
+    // One page of device memory: far too short for weights.
+    let short = Allocation::new(2 << 20);
     let (a, b, c) = (x.address(), output.address(), w.address());
     let good = [a, b, c];
     let host = host_x.as_ptr().addr();
     // The last rows of a large buffer: what is asked for ends past it, and overlaps nothing.
     let large = Memory::poisoned(1000 * D);
+    let mapped = Memory::new(Kind::Mapped, 1000 * D, 0);
     let (tail, start) = (large.address() + 992 * D * 4, large.address());
     let table: &[Row] = &[
         ("x null", [0, b, c], 8, NullPointer, &["x is null"]),
@@ -47,6 +49,13 @@ pub fn solve_table() {
         ("seq_len as large as it gets", good, i32::MAX, InvalidArgument, &["x holds"]),
         ("x short", [tail, start, c], 900, InvalidArgument, &["x holds", "its shape needs 2764800"]),
         ("output short", [start, tail, c], 900, InvalidArgument, &["output holds", "its shape needs 2764800"]),
+        (
+            "mapped x short",
+            [mapped.address(), start, c],
+            1500,
+            InvalidArgument,
+            &["x holds", "its shape needs 4608000"],
+        ),
         ("x one byte off", [a + 1, b, c], 7, Misaligned, &["x is at", "multiple of 4"]),
         ("output two bytes off", [a, b + 2, c], 7, Misaligned, &["output is at"]),
         ("weights one byte off", [a, b, c + 1], 7, Misaligned, &["weights is at"]),
@@ -72,19 +81,46 @@ pub fn solve_table() {
     assert!(output.read().iter().all(|value| value.is_finite()));
 }
 
-/// One page of device memory: far too short for weights.
-struct ShortMemory(usize);
+/// What lies right behind a short buffer is another one: neither read for it nor written.
+pub fn short_beside_another() {
+    const ROWS: usize = 8;
+    const BYTES: usize = 4 * ROWS * D;
+    let (x, w) = (Memory::of(&Random::new(44).uniforms(2 * ROWS * D)), Memory::of(&weights(44)));
+    let output = Memory::poisoned(2 * ROWS * D);
+    // The driver puts small ones into one page, close together.
+    let small: Vec<Allocation> = (0..16).map(|_| Allocation::new(BYTES)).collect();
+    let mut addresses: Vec<usize> = small.iter().map(|one| one.0).collect();
+    addresses.sort_unstable();
+    let two = addresses.windows(2).find(|two| two[1] == two[0] + BYTES).expect("two beside each other");
+    two.iter().for_each(|&one| poison(one as u64, BYTES));
+    let first = two[0];
+    for (argument, [x, output, weights]) in [
+        ("x", [first, output.address(), w.address()]),
+        ("output", [x.address(), first, w.address()]),
+        ("weights", [x.address(), output.address(), first]),
+    ] {
+        let (status, sentence) = solve(x, output, weights, 2 * ROWS).expect_err(argument);
+        assert_eq!(status, SolveStatus::InvalidArgument, "{sentence}");
+        assert!(sentence.contains(&format!("{argument} holds {BYTES} bytes")), "{sentence}");
+    }
+    let untouched = |floats: Vec<f32>| floats.iter().all(|value| value.to_bits() == u32::MAX);
+    assert!(two.iter().all(|&one| untouched(read_floats(one as u64, ROWS * D))), "one of the two was touched");
+    assert!(untouched(output.read()), "output was touched");
+}
 
-impl ShortMemory {
-    fn new() -> Self {
+/// Device memory without guard zones.
+struct Allocation(usize);
+
+impl Allocation {
+    fn new(bytes: usize) -> Self {
         let mut address = 0;
         // SAFETY: writes one address.
-        unsafe { ok(sys::cuMemAlloc_v2(&mut address, 2 << 20)) };
+        unsafe { ok(sys::cuMemAlloc_v2(&mut address, bytes)) };
         Self(address as usize)
     }
 }
 
-impl Drop for ShortMemory {
+impl Drop for Allocation {
     fn drop(&mut self) {
         // SAFETY: allocated above.
         unsafe { ok(sys::cuMemFree_v2(self.0 as u64)) };

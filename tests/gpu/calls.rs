@@ -15,18 +15,18 @@ use super::api::{Block, message, options, solve};
 use super::common::{Random, check_block, reference, weights};
 use super::rig::{Captured, Kind, Memory, OwnStream, enter, free_bytes, ok};
 
-/// Device, managed, pinned and pageable memory give the same result, and the host sees it on return where it can look.
+/// Device, mapped, managed, pinned and pageable memory give the same result, and the host sees it on return where it can look.
 pub fn memory_kinds() {
     let (seq_len, host_weights) = (50, weights(20));
     let host_x = Random::new(20).uniforms(seq_len * D);
     let wanted = reference(&host_x, &host_weights, 1, seq_len, false);
-    for kind in [Kind::Device, Kind::Managed, Kind::Pinned] {
+    for kind in [Kind::Device, Kind::Mapped, Kind::Managed, Kind::Pinned] {
         let x = Memory::new(kind, host_x.len(), 0).with(&host_x);
         let weights = Memory::new(kind, WEIGHTS_LEN, 0).with(&host_weights);
         let output = Memory::new(kind, host_x.len(), 0);
         solve(x.address(), output.address(), weights.address(), seq_len).expect("solve");
-        if kind == Kind::Device {
-            check_block(&output.read(), &wanted, "device memory");
+        if matches!(kind, Kind::Device | Kind::Mapped) {
+            check_block(&output.read(), &wanted, &format!("{kind:?} memory"));
         } else {
             // SAFETY: the host may look at this memory, and solve has returned.
             let seen = unsafe { std::slice::from_raw_parts(output.address() as *const f32, host_x.len()) };

@@ -77,7 +77,7 @@ fn main() -> std::process::ExitCode {
         push("precision::at_the_same_time", precision::at_the_same_time);
         push("precision::long_sequence", precision::long_sequence);
     }
-    let plain: [(&str, fn()); 18] = [
+    let plain: [(&str, fn()); 19] = [
         ("calls::memory_kinds", calls::memory_kinds),
         ("calls::managed_beside_device", calls::managed_beside_device),
         ("calls::context_is_restored", calls::context_is_restored),
@@ -90,6 +90,7 @@ fn main() -> std::process::ExitCode {
         ("calls::graph_capture", calls::graph_capture),
         ("calls::handle_on_host_memory", calls::handle_on_host_memory),
         ("bad_input::solve_table", bad_input::solve_table),
+        ("bad_input::short_beside_another", bad_input::short_beside_another),
         ("bad_input::handle_table", bad_input::handle_table),
         ("processes::first_call", processes::first_call),
         ("processes::chosen_path", processes::chosen_path),

@@ -48,6 +48,8 @@ pub fn archs() -> Vec<Arch> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Device,
+    /// Of the device, in pieces that are mapped beside each other, as PyTorch's expandable segments are.
+    Mapped,
     Managed,
     Pinned,
 }
@@ -63,6 +65,8 @@ pub struct Memory {
 /// Floats of each guard zone; a multiple of every alignment that matters.
 const GUARD: usize = 1024;
 const POISON: u8 = 0xff;
+/// Bytes of a mapped piece: the granularity of the GPUs that there are.
+const PIECE: usize = 2 << 20;
 
 impl Memory {
     pub fn poisoned(floats: usize) -> Self {
@@ -75,13 +79,14 @@ impl Memory {
 
     /// `offset` bytes off a 256-byte boundary.
     pub fn new(kind: Kind, floats: usize, offset: usize) -> Self {
-        let bytes = 4 * (floats + 2 * GUARD) + offset;
+        let bytes = Self::bytes(floats, offset);
         let mut base = 0;
         let mut host: *mut c_void = ptr::null_mut();
         // SAFETY: fresh memory of the size that is then filled.
         unsafe {
             match kind {
                 Kind::Device => ok(sys::cuMemAlloc_v2(&mut base, bytes)),
+                Kind::Mapped => base = map(bytes),
                 Kind::Managed => ok(sys::cuMemAllocManaged(&mut base, bytes, 1)),
                 Kind::Pinned => {
                     ok(sys::cuMemAllocHost_v2(&mut host, bytes));
@@ -95,6 +100,10 @@ impl Memory {
             ok(sys::cuCtxSynchronize());
         }
         Self { base, kind, offset, floats }
+    }
+
+    fn bytes(floats: usize, offset: usize) -> usize {
+        4 * (floats + 2 * GUARD) + offset
     }
 
     pub fn address(&self) -> usize {
@@ -158,9 +167,42 @@ impl Drop for Memory {
         unsafe {
             match self.kind {
                 Kind::Pinned => sys::cuMemFreeHost(ptr::with_exposed_provenance_mut(self.base as usize)),
+                Kind::Mapped => unmap(self.base, Self::bytes(self.floats, self.offset)),
                 _ => sys::cuMemFree_v2(self.base),
             };
         }
+    }
+}
+
+/// Maps so many bytes, rounded up, each piece by itself.
+fn map(bytes: usize) -> u64 {
+    let (mut base, mut memory, bytes) = (0, 0, bytes.next_multiple_of(PIECE));
+    let location = sys::CUmemLocation { type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: 0 };
+    let flags = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    // SAFETY: the properties are plain numbers; addresses that were reserved here; a mapping keeps its memory.
+    unsafe {
+        let mut properties: sys::CUmemAllocationProp = std::mem::zeroed();
+        properties.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
+        properties.location = location;
+        ok(sys::cuMemAddressReserve(&mut base, bytes, 0, 0, 0));
+        for piece in (base..base + bytes as u64).step_by(PIECE) {
+            ok(sys::cuMemCreate(&mut memory, PIECE, &properties, 0));
+            ok(sys::cuMemMap(piece, PIECE, 0, memory, 0));
+            ok(sys::cuMemRelease(memory));
+        }
+        ok(sys::cuMemSetAccess(base, bytes, &sys::CUmemAccessDesc { location, flags }, 1));
+    }
+    base
+}
+
+fn unmap(base: u64, bytes: usize) -> CUresult {
+    let bytes = bytes.next_multiple_of(PIECE);
+    // SAFETY: mapped by `map`, all of it.
+    unsafe {
+        for piece in (base..base + bytes as u64).step_by(PIECE) {
+            ok(sys::cuMemUnmap(piece, PIECE));
+        }
+        sys::cuMemAddressFree(base, bytes)
     }
 }
 
