@@ -13,7 +13,7 @@ use solve::weights::WEIGHTS_LEN;
 
 use super::api::{Block, message, options, solve};
 use super::common::{Random, check_block, reference, weights};
-use super::rig::{Captured, Kind, Memory, OwnStream, enter, free_bytes, ok};
+use super::rig::{Captured, GUARD, Kind, Memory, OwnStream, PIECE, enter, free_bytes, ok};
 
 /// Device, mapped, managed, pinned and pageable memory give the same result, and the host sees it on return where it can look.
 pub fn memory_kinds() {
@@ -286,22 +286,28 @@ pub fn close_behind() {
     }
 }
 
-/// A forward captured into a graph gives, launched again and again, the bits of a direct call on what the buffers then hold.
+/// A forward captured into a graph gives, launched again and again, the bits of a direct call on what the buffers then hold, and so it does on memory that is
+/// mapped in pieces.
 pub fn graph_capture() {
     let (seq_len, host_weights) = (130, weights(29));
-    let inputs = [1u64, 2].map(|seed| Random::new(seed).uniforms(seq_len * D));
-    let (x, direct, captured) = (Memory::of(&inputs[0]), Memory::poisoned(seq_len * D), Memory::poisoned(seq_len * D));
+    let floats = seq_len * D;
+    let inputs = [1u64, 2].map(|seed| Random::new(seed).uniforms(floats));
     let block = Block::create(host_weights.as_ptr().addr(), &options(|o| o.causal = 1)).expect("create");
-    let stream = OwnStream::new();
-    let graph = Captured::new(&stream, || block.forward(&x, &captured, 1, seq_len, stream.0).expect("capture"));
-    for input in &inputs {
-        x.write(input);
-        block.forward(&x, &direct, 1, seq_len, ptr::null_mut()).expect("direct");
-        let wanted = direct.read();
-        graph.launch(&stream);
-        // SAFETY: a live stream.
-        unsafe { ok(sys::cuStreamSynchronize(stream.0)) };
-        assert!(captured.read() == wanted, "the graph gives other bits");
+    let (stream, direct) = (OwnStream::new(), Memory::poisoned(floats));
+    for kind in [Kind::Device, Kind::Mapped] {
+        // Half of it lies in front of the end of a piece.
+        let [x, captured] = [0; 2].map(|_| Memory::new(kind, floats, PIECE - 4 * (GUARD + floats / 2)));
+        let graph = Captured::new(&stream, || block.forward(&x, &captured, 1, seq_len, stream.0).expect("capture"));
+        for input in &inputs {
+            x.write(input);
+            block.forward(&x, &direct, 1, seq_len, ptr::null_mut()).expect("direct");
+            let wanted = direct.read();
+            graph.launch(&stream);
+            // SAFETY: a live stream.
+            unsafe { ok(sys::cuStreamSynchronize(stream.0)) };
+            assert!(captured.read() == wanted, "{kind:?}: the graph gives other bits");
+            captured.check_guards();
+        }
     }
 }
 

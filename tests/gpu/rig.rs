@@ -63,10 +63,10 @@ pub struct Memory {
 }
 
 /// Floats of each guard zone; a multiple of every alignment that matters.
-const GUARD: usize = 1024;
+pub const GUARD: usize = 1024;
 const POISON: u8 = 0xff;
 /// Bytes of a mapped piece: the granularity of the GPUs that there are.
-const PIECE: usize = 2 << 20;
+pub const PIECE: usize = 2 << 20;
 
 impl Memory {
     pub fn poisoned(floats: usize) -> Self {
