@@ -110,11 +110,12 @@ __device__ __forceinline__ void attention_cluster_block(const CUtensorMap* qkv, 
       pdl_wait();
       loads.run();
     }
+    if (T::LENGTHS && beside == T::HELPER) tell_lengths(smem, args.seq_len, args.groups, args.longest);
     if (beside > T::PRODUCER && beside <= T::CAST_WARPS) {
       const int caster = beside - 1;
-      cast_beside(args.cast, smem.cast(caster), smem.cast_full(caster), caster * gridDim.x + blockIdx.x, T::CAST_WARPS * gridDim.x);
+      cast_beside<T::CAST_PIECE, T::CAST_PLACES>(args.cast, smem.cast(caster), smem.cast_full(caster), caster * gridDim.x + blockIdx.x,
+                                                 T::CAST_WARPS * gridDim.x);
     }
-    if (T::LENGTHS && beside == T::HELPER) tell_lengths(smem, args.seq_len, args.groups, args.longest);
     __syncwarp();
     cluster_wait();
   }

@@ -206,10 +206,6 @@ __device__ __forceinline__ void attention_dealt_block(const CUtensorMap* qkv, co
     }
     return;  // `beside` held until here would spill
   }
-  if (beside <= T::CAST_WARPS) {
-    const int caster = beside - 1;
-    cast_beside(args.cast, smem.cast(caster), smem.cast_full(caster), caster * gridDim.x + blockIdx.x, T::CAST_WARPS * gridDim.x);
-  }
   if (beside == T::HELPER) {
     tell_all_lengths(smem, args.longest);
     if (share.start() % args.dealing.key_tiles != 0) {
@@ -219,5 +215,10 @@ __device__ __forceinline__ void attention_dealt_block(const CUtensorMap* qkv, co
         store_released(args.flags + share.number, 1);
       }
     }
+  }
+  if (beside <= T::CAST_WARPS) {
+    const int caster = beside - 1;
+    cast_beside<T::CAST_PIECE, T::CAST_PLACES>(args.cast, smem.cast(caster), smem.cast_full(caster), caster * gridDim.x + blockIdx.x,
+                                               T::CAST_WARPS * gridDim.x);
   }
 }

@@ -10,8 +10,8 @@
 #pragma once
 #include "attention/attention_tile_sm90a.cuh"
 
-struct DealtTile : AttentionTile<3, 1, 128, 5, false> {
-  using Base = AttentionTile<3, 1, 128, 5, false>;
+struct DealtTile : AttentionTile<3, 1, 128, 5, false, 1, 2> {
+  using Base = AttentionTile<3, 1, 128, 5, false, 1, 2>;
   static constexpr bool DEALT = true;
   static constexpr int SQUARES = HEADS, TELLERS = HEADS;  // by head
   static constexpr int BARRIERS = Base::BARRIERS + ROW_GROUPS + 1;

@@ -57,9 +57,9 @@ __device__ __forceinline__ void attention_block(const CUtensorMap* qkv, const CU
     pdl_wait();
     loads.run();
   }
+  if (T::LENGTHS && beside == T::HELPER) tell_lengths(smem, seq_len, NO_CLUSTERS, longest);
   if (!T::CAUSAL && beside > T::PRODUCER && beside <= T::CAST_WARPS) {
     const int caster = beside - 1, blocks = gridDim.x * gridDim.y * gridDim.z, block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    cast_beside(cast, smem.cast(caster), smem.cast_full(caster), caster * blocks + block, T::CAST_WARPS * blocks);
+    cast_beside<T::CAST_PIECE, T::CAST_PLACES>(cast, smem.cast(caster), smem.cast_full(caster), caster * blocks + block, T::CAST_WARPS * blocks);
   }
-  if (T::LENGTHS && beside == T::HELPER) tell_lengths(smem, seq_len, NO_CLUSTERS, longest);
 }

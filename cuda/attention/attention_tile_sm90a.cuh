@@ -11,11 +11,12 @@ constexpr int ATTENTION_BOX = 64;  // both tensor maps have boxes of 64 columns 
 
 /* ROW_GROUPS x KEY_GROUPS consumer warpgroups of 64 rows (one of the two is 1): the row groups share the keys they read, the key groups share out the
    tiles of keys of the same rows, tile i to group i mod KEY_GROUPS. With BLOCKS 2 the two blocks of a cluster have the same rows and half of the keys
-   each (attention_cluster_sm90a.cuh). With CASTS it has CAST_WARPS single warps that cast, and if causal only room for them. */
-template <int ROW_GROUPS_, int KEY_GROUPS_, int KEYS_, int STAGES_, bool CAUSAL_, int BLOCKS_ = 1, bool CASTS_ = true>
+   each (attention_cluster_sm90a.cuh). CAST_WARPS single warps cast, but if causal there is only room for them. */
+template <int ROW_GROUPS_, int KEY_GROUPS_, int KEYS_, int STAGES_, bool CAUSAL_, int BLOCKS_ = 1,
+          int CAST_WARPS_ = (BLOCKS_ > 1 || ROW_GROUPS_ == 2 ? 2 : 3)>
 struct AttentionTile {
   static constexpr int ROW_GROUPS = ROW_GROUPS_, KEY_GROUPS = KEY_GROUPS_, KEYS = KEYS_, STAGES = STAGES_, BLOCKS = BLOCKS_;
-  static constexpr bool CAUSAL = CAUSAL_, CASTS = CASTS_;
+  static constexpr bool CAUSAL = CAUSAL_;
   static constexpr bool OWN_FIRST = false;                                 // the tile of the block's own rows first, then those behind it, round about
   static constexpr bool DEALT = false;                                     // a block has pieces of several tiles of rows (attention_dealt_tile_sm90a.cuh)
   // Whether it is told how long its queries and keys are (lengths_sm90a.cuh). Up to 640 rows that gains nothing.
@@ -34,17 +35,20 @@ struct AttentionTile {
   static constexpr bool SCALES_Q = LENGTHS && !CAUSAL;
   static constexpr int THREADS = 128 * CONSUMERS + 128;
   // The warps beside the consumers: the producer, then CAST_WARPS that cast, and last one that sets up the barriers while the producer works out where it
-  // reads, and then tells lengths or, where there are none to tell, casts, too. All of it is code that runs once and is waited for: 5 to 7 clocks an
-  // instruction (H200).
+  // reads, and then tells lengths, where there are any to tell, and casts, where three do. All of it is code that runs once and is waited for: 5 to 7
+  // clocks an instruction (H200).
   static constexpr int PRODUCER = 0, HELPER = 3;
-  static constexpr int CONSUMER_REGISTERS = CONSUMERS == 3 ? 160 : CONSUMERS == 1 || CASTS ? 232 : 240;
-  static constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : CASTS ? 40 : 24;
+  static constexpr int CONSUMER_REGISTERS = CONSUMERS == 3 ? 160 : CONSUMERS == 1 || CAST_WARPS_ > 0 ? 232 : 240;
+  static constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : CAST_WARPS_ > 0 ? 40 : 24;
   static constexpr int ROWS = 64 * ROW_GROUPS;
   static constexpr int Q_BYTES = ROWS * 128, KV_BYTES = KEYS * 128;
   // O, and two references and two sums a thread; of a cluster's blocks each gets the half that it finishes
   static constexpr int PARTIAL_BYTES = (KEY_GROUPS > 1 ? 64 * 64 * 4 + 128 * 16 : 0) + (BLOCKS > 1 ? 64 * 32 * 4 + 128 * 8 : 0);
-  static constexpr int CAST_WARPS = !CASTS ? 0 : ROW_GROUPS == 1 ? 3 : 2, CAST_BYTES = 16384 + 128;
-  static constexpr int BARRIERS = LENGTHS + ROW_GROUPS + 3 * STAGES + (CAST_WARPS > 0 ? ROW_GROUPS + CAST_WARPS : 0);
+  // A warp that casts has places for so many pieces of so many weights, two in long attention, where it has several chunks to cast.
+  static constexpr int CAST_WARPS = CAST_WARPS_, CAST_PLACES = CONSUMERS == 3 && BLOCKS == 1 ? 2 : 1;
+  static constexpr int CAST_PIECE = CAST_PLACES == 1 ? 4096 : CAST_WARPS == 3 ? 1024 : 2048;
+  static constexpr int CAST_BYTES = CAST_PLACES * (4 * CAST_PIECE + 128);
+  static constexpr int BARRIERS = LENGTHS + ROW_GROUPS + 3 * STAGES + (CAST_WARPS > 0 ? ROW_GROUPS + CAST_PLACES * CAST_WARPS : 0);
   static constexpr int SMEM_BYTES = 1024 /* room to align */ + Q_BYTES + STAGES * 2 * KV_BYTES + CONSUMERS * PARTIAL_BYTES +
                                     CAST_WARPS * CAST_BYTES + 8 * BARRIERS + 4 * SQUARES;
   static_assert(SMEM_BYTES <= 232448 && (ROW_GROUPS == 1 || KEY_GROUPS == 1) && (BLOCKS == 1 || KEY_GROUPS == 1) && CONSUMERS <= 3);
@@ -67,7 +71,7 @@ struct AttentionSmem {
   __device__ __forceinline__ uint32_t v_full(int stage) const { return k_full(stage) + 8; }
   __device__ __forceinline__ uint32_t empty(int stage) const { return k_full(stage) + 16; }
   __device__ __forceinline__ uint32_t received(int group) const { return k_full(T::STAGES) + 8 * group; }
-  __device__ __forceinline__ uint32_t cast_full(int warp) const { return received(T::ROW_GROUPS) + 8 * warp; }
+  __device__ __forceinline__ uint32_t cast_full(int warp) const { return received(T::ROW_GROUPS) + 8 * T::CAST_PLACES * warp; }
   __device__ __forceinline__ uint32_t squares(int i) const { return barrier(T::BARRIERS) + 4 * i; }
 };
 
@@ -148,7 +152,7 @@ __device__ __forceinline__ void init_barriers(const AttentionSmem<T>& smem, cons
 #pragma unroll
   for (int i = 0; i < receivers; i++) mbarrier_init(smem.received(i), 1);
 #pragma unroll
-  for (int i = 0; i < T::CAST_WARPS; i++) mbarrier_init(smem.cast_full(i), 1);
+  for (int i = 0; i < T::CAST_PLACES * T::CAST_WARPS; i++) mbarrier_init(smem.cast_full(0) + 8 * i, 1);
   fence_mbarrier_init();
 #pragma unroll
   for (int i = 0; i < receivers; i++) mbarrier_expect(smem.received(i), T::PARTIAL_BYTES);

@@ -5,7 +5,7 @@
 
 constexpr int MOST_HEAD_BLOCKS = 8;  // of a cluster, which has the rows of a head
 
-struct QkvAttentionTile : AttentionTile<2, 1, 128, 6, false, 1, false> {
+struct QkvAttentionTile : AttentionTile<2, 1, 128, 6, false, 1, 0> {
   static constexpr bool OWN_FIRST = true;
   // Of the longest keys of each half of a block's tile, and of the own queries by row group; and room to align
   static constexpr int KEY_SQUARES = 2 * MOST_HEAD_BLOCKS, SQUARES = KEY_SQUARES + 4, TELLERS = 1;

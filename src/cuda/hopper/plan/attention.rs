@@ -47,9 +47,9 @@ const _: () = assert!(4 * MOST_SHARES <= FLAG_BYTES);
 pub const ATTENTION: [AttentionForm; 5] = [
     AttentionForm { most: 640, ..AttentionForm::of(1, 2, 226_920, 520, 120) },
     AttentionForm::of(2, 1, 214_456, 860, 120),
-    AttentionForm::of(3, 1, 222_672, 1100, 120),
+    AttentionForm::of(3, 1, 215_024, 1100, 120),
     AttentionForm { blocks: 2, ..AttentionForm::of(3, 1, 184_808, 640, 200) },
-    AttentionForm { dealt: true, ..AttentionForm::of(3, 1, 222_736, 1100, 20) },
+    AttentionForm { dealt: true, ..AttentionForm::of(3, 1, 223_008, 1100, 20) },
 ];
 
 impl AttentionForm {
