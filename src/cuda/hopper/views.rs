@@ -2,7 +2,7 @@
 
 use super::plan::product::Tile;
 use crate::cuda::block::{Gemm, Shape};
-use crate::cuda::tensor_map::{Element, Promotion, Swizzle, View};
+use crate::cuda::tensor_map::{Element, Swizzle, View};
 use crate::dims::D;
 
 /// Columns of a slab: the widest that a swizzle spans and the tile divides into, or of which the tile stores most of its results.
@@ -35,21 +35,21 @@ pub fn left(base: u64, depth: usize, rows: usize, tile: &Tile) -> View {
 /// Rows of `pitch`, of which it is the first `depth` columns, in boxes `high`.
 pub fn left_of(base: u64, depth: usize, pitch: usize, rows: usize, high: usize) -> View {
     let dims = [depth as u64, whole(rows, high)];
-    View::new(Element::F16, base, dims, &[2 * pitch as u64], [64, high as u32], Swizzle::B128, Promotion::B256)
+    View::new(Element::F16, base, dims, &[2 * pitch as u64], [64, high as u32], Swizzle::B128)
 }
 
 /// W_qkv in boxes of 64 rows and a head's columns of Q, K and V.
 pub fn qkv_head(base: u64) -> View {
     let d = D as u64;
     let dims = [64, d, d / 64, 3];
-    View::new(Element::F16, base, dims, &[6 * d, 128, 2 * d], [64, 64, 1, 3], Swizzle::B128, Promotion::B256)
+    View::new(Element::F16, base, dims, &[6 * d, 128, 2 * d], [64, 64, 1, 3], Swizzle::B128)
 }
 
 /// The left operand of a direct product: slabs of 64 columns, in boxes of two slabs and the rows of a tile.
 pub fn direct_left(base: u64, depth: usize, rows: usize, high: usize) -> View {
     let (depth, rows) = (depth as u64, whole(rows, high));
     let boxed = [64, high as u32, 2];
-    View::new(Element::F16, base, [64, rows, depth / 64], &[2 * depth, 128], boxed, Swizzle::B128, Promotion::B256)
+    View::new(Element::F16, base, [64, rows, depth / 64], &[2 * depth, 128], boxed, Swizzle::B128)
 }
 
 /// The right operand (depth, columns), in boxes of 64 rows and the slabs of a tile.
@@ -57,14 +57,14 @@ pub fn right(base: u64, gemm: Gemm, tile: &Tile) -> View {
     let (columns, wide) = (gemm.columns() as u64, slab(tile));
     let dims = [u64::from(wide), gemm.depth() as u64, columns / u64::from(wide)];
     let boxed = [wide, tile.depth(), tile.n as u32 / wide];
-    View::new(Element::F16, base, dims, &[2 * columns, 2 * u64::from(wide)], boxed, swizzle(2 * wide), Promotion::B256)
+    View::new(Element::F16, base, dims, &[2 * columns, 2 * u64::from(wide)], boxed, swizzle(2 * wide))
 }
 
 /// The transposed right operand (columns, depth), in boxes of 64 of the depth and a tile's columns.
 pub fn right_transposed(base: u64, gemm: Gemm, tile: &Tile) -> View {
     let (depth, columns) = (gemm.depth() as u64, gemm.columns() as u64);
     let boxed = [tile.depth(), tile.n as u32];
-    View::new(Element::F16, base, [depth, columns], &[2 * depth], boxed, Swizzle::B128, Promotion::B256)
+    View::new(Element::F16, base, [depth, columns], &[2 * depth], boxed, Swizzle::B128)
 }
 
 /// A result (rows, columns), in boxes of one warp's 16 rows.
@@ -76,34 +76,26 @@ pub fn out(element: Element, base: u64, columns: usize, rows: usize, wide: u32) 
 pub fn out_in(element: Element, base: u64, columns: usize, rows: usize, [wide, high]: [u32; 2]) -> View {
     let bytes = if element == Element::F16 { 2 } else { 4 };
     let (dims, row) = ([columns as u64, rows as u64], bytes * columns as u64);
-    View::new(element, base, dims, &[row], [wide, high], swizzle(bytes as u32 * wide), Promotion::B256)
+    View::new(element, base, dims, &[row], [wide, high], swizzle(bytes as u32 * wide))
 }
 
 /// Rows of `columns`, in boxes of one head's 64 columns and 64 rows.
 pub fn rows(base: u64, columns: usize, rows: usize) -> View {
     let (columns, rows) = (columns as u64, rows as u64);
-    View::new(Element::F16, base, [columns, rows], &[2 * columns], [64, 64], Swizzle::B128, Promotion::B256)
+    View::new(Element::F16, base, [columns, rows], &[2 * columns], [64, 64], Swizzle::B128)
 }
 
 /// W_attn in boxes of the 32 columns of a warpgroup and three heads' rows.
 pub fn attention_proj_right(base: u64) -> View {
     let d = D as u64;
-    View::new(Element::F16, base, [d, d], &[2 * d], [32, 192], Swizzle::B64, Promotion::B256)
+    View::new(Element::F16, base, [d, d], &[2 * d], [32, 192], Swizzle::B64)
 }
 
 /// Rows of `columns` by sequence, in boxes of one head's 64 columns and 64 rows.
 pub fn sequences(base: u64, columns: usize, shape: Shape) -> View {
     let (columns, seq_len) = (columns as u64, shape.seq_len as u64);
     let dims = [columns, seq_len, shape.batch as u64];
-    View::new(
-        Element::F16,
-        base,
-        dims,
-        &[2 * columns, 2 * columns * seq_len],
-        [64, 64, 1],
-        Swizzle::B128,
-        Promotion::B256,
-    )
+    View::new(Element::F16, base, dims, &[2 * columns, 2 * columns * seq_len], [64, 64, 1], Swizzle::B128)
 }
 
 /// A weight matrix (depth, columns) as the few-token kernel streams it: rows in `groups` interleaved groups of four.
@@ -125,6 +117,5 @@ pub fn stream(
         &[groups * row, row, 4 * groups * row],
         [wide, 4, groups as u32, deep],
         Swizzle::None,
-        Promotion::B128,
     )
 }
