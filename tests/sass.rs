@@ -8,7 +8,11 @@ use std::process::Command;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use solve::cuda::arch::Arch;
+use solve::cuda::driver::toolkit_version;
 use solve::cuda::images::{IMAGES, Image};
+
+/// The compiler that the kernels are tuned with, as in build.rs.
+const TUNED: i32 = 13_000;
 
 fn main() -> std::process::ExitCode {
     let wanted = [
@@ -48,7 +52,8 @@ fn has_instructions(arch: Arch, instructions: &[&str]) -> Result<Completion, Fai
         for instruction in wanted {
             assert!(text.contains(instruction), "no {instruction} in {}", image.name);
         }
-        assert!(!text.contains("STL"), "{} stores to local memory", image.name);
+        // Another compiler's code may be slower, and the build has said so.
+        assert!(toolkit_version() != TUNED || !text.contains("STL"), "{} stores to local memory", image.name);
     }
     Ok(Completion::Completed)
 }
