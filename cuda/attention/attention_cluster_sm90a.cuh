@@ -20,12 +20,6 @@ struct ClusterArgs {
   const float2* longest;
 };
 
-// 9.7.9.12 st.async: into another block's shared memory, counted by a barrier there
-__device__ __forceinline__ void cluster_store_4(uint32_t to, float4 v, uint32_t barrier) {
-  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to), "f"(v.x), "f"(v.y),
-               "f"(v.z), "f"(v.w), "r"(barrier)
-               : "memory");
-}
 __device__ __forceinline__ void cluster_store_2(uint32_t to, float x, float y, uint32_t barrier) {
   asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(to), "f"(x), "f"(y), "r"(barrier)
                : "memory");

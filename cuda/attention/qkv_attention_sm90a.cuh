@@ -216,7 +216,7 @@ struct QkvAttention {
 #pragma unroll
     for (int m = 0; m < 3; m++) begin_with_input<HEAD_DIM / 8>(biases + column(m), d + HEAD_DIM / 2 * m);
     Ring<S::STAGES> at;
-    multiply_tile<S, true>(d, at, smem.ring(), smem.full(0), smem.drained(0), group, [](int) {});
+    multiply_tile<S, true>(d, at, smem.ring(), smem.full(0), smem.drained(0), group, group, [](int) {});
     turn(d, group, warp);
   }
 

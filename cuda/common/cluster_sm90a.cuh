@@ -33,6 +33,12 @@ __device__ __forceinline__ void cluster_store(uint32_t to, float v, uint32_t bar
   asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(to), "f"(v), "r"(barrier) : "memory");
 }
 
+__device__ __forceinline__ void cluster_store_4(uint32_t to, float4 v, uint32_t barrier) {
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to), "f"(v.x), "f"(v.y), "f"(v.z),
+               "f"(v.w), "r"(barrier)
+               : "memory");
+}
+
 // 9.7.13.15.13 mbarrier.arrive at another block's barrier: what this thread has read or written in shared memory is done with
 __device__ __forceinline__ void cluster_signal(uint32_t barrier_there) {
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier_there) : "memory");

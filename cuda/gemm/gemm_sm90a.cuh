@@ -8,7 +8,7 @@
    the first warpgroup's epilogue (and, with more tiles, its next start) runs under the others' products.
    A swapped tile is multiplied transposed, BN / 64 warpgroups 64 columns x BM each: wgmma wants 64 of what it calls rows, but takes any multiple of eight of
    what it calls columns, so that such tiles fill the chip at whatever number of rows. Clusters of tiles are there because multiprocessors of one part of the
-   chip that ask for the same bytes at the same time get more of them; their blocks do not wait for each other.
+   chip that ask for the same bytes at the same time get more of them; of their blocks only those wait for each other that share a tile.
    Limiter: the wgmma rate at the clock that holds under it; of tiles that draw more than 55 bytes a clock beside it (64 x 192: 85), what comes into a
    multiprocessor; for few rows the latency of the first bytes. */
 #pragma once
@@ -43,10 +43,18 @@ struct GemmShape {
   static constexpr int SWIZZLE = BN % 64 == 0 || TRANSPOSED ? 128 : 64;
   static constexpr int SLABS = BN * 2 / SWIZZLE;
   static constexpr int A_BYTES = BM * DEPTH * 2, B_BYTES = BN * DEPTH * 2, STAGE_BYTES = A_BYTES + B_BYTES;
-  static constexpr int LEAD = STAGES < 4 ? STAGES - 1 : 3;
+  // A swapped tile of which two blocks have half of K each. The first warpgroup's columns are the peer's to finish, and its sums travel under the second
+  // one's products, which take up to twice as long meanwhile: 512 rows take 0.5 us less with a lead of four k-blocks than of eight, 1024 rows 0.1 less with
+  // five than with four (H200)
+  static constexpr bool HALVED = SWAPPED && SPLITS == 2;
+  static constexpr int LEAD = HALVED ? (BM < 104 ? 4 : 5) : STAGES < 4 ? STAGES - 1 : 3;
   static_assert(N_TILES % ABREAST == 0, "neighbours have the same rows");
   static_assert(WARPGROUPS >= 1 && WARPGROUPS <= 3, "one to three warpgroups");
-  static_assert(!SWAPPED || (BM % 8 == 0 && BN % 64 == 0 && SPLITS == 1), "whole groups of rows, slabs of columns");
+  static_assert(!SWAPPED || (BM % 8 == 0 && BN % 64 == 0), "whole groups of rows, slabs of columns");
+  static_assert(!HALVED || (BN == 128 && LEAD < STAGES), "each block finishes one slab, and the other one's products are ahead in the ring");
+  static_assert(!SWAPPED || SPLITS <= 2, "K of a swapped tile whole or in halves");
+  // Which 16 columns of a swapped tile a warp has
+  static __device__ __forceinline__ int place(int warp, int part) { return HALVED ? warp ^ 4 ^ 4 * part : warp; }
   static_assert(BN % (SWIZZLE / 2) == 0 || (TRANSPOSED && DEPTH == 64), "whole slabs");
   static_assert(N % BN == 0 && K % (DEPTH * SPLITS) == 0 && STAGES <= K_BLOCKS, "whole tiles");
 };
@@ -140,7 +148,7 @@ struct GemmProducer {
 // `under(k_block)` runs under the products of each k-block. BEGUN: they are added to what is in `d`.
 template <class S, bool BEGUN, class Under>
 __device__ __forceinline__ void multiply_tile(float (&d)[S::SUMS], Ring<S::STAGES>& at, uint32_t ring, uint32_t full, uint32_t empty, int warpgroup,
-                                              const Under& under) {
+                                              int slab, const Under& under) {
   const uint64_t a_form = wgmma_descriptor<128>(16, 1024);
   const uint64_t b_form = S::TRANSPOSED ? wgmma_descriptor<128>(16, 1024) : wgmma_descriptor<S::SWIZZLE>(S::DEPTH * S::SWIZZLE, 8 * S::SWIZZLE);
   constexpr uint32_t B_STEP = S::TRANSPOSED ? 32 : 16 * S::SWIZZLE;  // bytes for 16 of K
@@ -151,7 +159,7 @@ __device__ __forceinline__ void multiply_tile(float (&d)[S::SUMS], Ring<S::STAGE
     mbarrier_wait_or_fault(full + 8 * at.stage, at.parity);
     const uint32_t stage = ring + at.stage * S::STAGE_BYTES;
     const uint64_t a = wgmma_at(a_form, stage + (S::SWAPPED ? 0 : warpgroup * 8192));
-    const uint64_t b = wgmma_at(b_form, stage + S::A_BYTES + (S::SWAPPED ? warpgroup * (S::DEPTH * 128) : 0));
+    const uint64_t b = wgmma_at(b_form, stage + S::A_BYTES + (S::SWAPPED ? slab * (S::DEPTH * 128) : 0));
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < S::DEPTH / 16; k++) {
@@ -234,17 +242,19 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
   const int warp = uniform_warp(), lane = threadIdx.x % 32;
   const int tiles = (rows + S::BM - 1) / S::BM * S::N_TILES;
   constexpr int STARTERS = S::THREADS + (Epilogue::HELPED ? 32 : 0);
-  const int rank = S::SPLITS > 1 ? static_cast<int>(cluster_rank()) : 0;  // among the blocks that share the tile
-  epilogue.at(base + Memory::EPILOGUE, empty + 8 * S::STAGES, rank);
+  // Of K, among the blocks that share the tile; in a way that ptxas knows to be the same for all lanes
+  const int part = S::SPLITS > 1 ? __shfl_sync(~0u, static_cast<int>(cluster_rank()), 0) / (S::CLUSTER / S::SPLITS) : 0;
+  epilogue.at(base + Memory::EPILOGUE, empty + 8 * S::STAGES, part);
   // ptxas lays the second of two branches out first: the producer's code, which nothing has run before, follows upon the kernel's start
   if (warp < 4 * S::WARPGROUPS) {
     named_barrier_sync(START_BARRIER, STARTERS);
     if (Epilogue::CLUSTER_PHASES > 0) cluster_arrive();
+    const int warpgroup = S::WARPGROUPS == 1 ? 0 : warp / 4, slab = S::HALVED ? S::place(warp, part) / 4 : warpgroup;
     Ring<S::STAGES> at;
     int tile = block;
     do {
       const int row = tile / S::N_TILES * S::BM + (S::SWAPPED ? 0 : 16 * warp);
-      const int n = tile % S::N_TILES * S::BN + (S::SWAPPED ? 16 * warp : 0);
+      const int n = tile % S::N_TILES * S::BN + (S::SWAPPED ? 16 * S::place(warp, part) : 0);
       float d[S::SUMS];
       if (Epilogue::PREPARED == BEFORE_PRODUCTS) epilogue.prepare(row, n);
       if constexpr (Epilogue::BEGINS) epilogue.begin(d, n);
@@ -255,8 +265,7 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
       const auto under = [&](int k_block) {
         if (Epilogue::PREPARED == UNDER_FIRST_PRODUCTS && k_block == 1) epilogue.prepare(row, n);
       };
-      const int warpgroup = S::WARPGROUPS == 1 ? 0 : warp / 4;
-      multiply_tile<S, Epilogue::BEGINS>(d, at, base, full, empty, warpgroup, under);
+      multiply_tile<S, Epilogue::BEGINS>(d, at, base, full, empty, warpgroup, slab, under);
       epilogue.finish(d, row, n);
       tile += blocks;
     } while (Epilogue::CLUSTER_PHASES == 0 && tile < tiles);
@@ -281,7 +290,7 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
     named_barrier_arrive(START_BARRIER, STARTERS);
     if (Epilogue::CLUSTER_PHASES > 0) cluster_arrive();
     if (elect_one())
-      GemmProducer<S>{a, b, base, full, empty, ended, rank * S::K_BLOCKS}.run(epilogue, block, tiles, blocks, early);
+      GemmProducer<S>{a, b, base, full, empty, ended, part * S::K_BLOCKS}.run(epilogue, block, tiles, blocks, early);
     __syncwarp();
     if (Epilogue::CLUSTER_PHASES > 0) cluster_wait();
     if (Epilogue::CLUSTER_PHASES > 1) {

@@ -189,7 +189,6 @@ fn product_symbol(gemm: Gemm, kind: &str, tile: &Tile) -> String {
         Gemm::Qkv => format!("gemm_qkv{kind}_{m}x{n}{swapped}"),
         Gemm::AttnProj => format!("gemm_attn_proj{kind}_{m}x{n}"),
         Gemm::Fc => format!("gemm_fc{kind}_{m}x{n}{swapped}"),
-        Gemm::Proj if tile.swapped => format!("gemm_proj_{m}x{n}{swapped}"),
-        Gemm::Proj => format!("gemm_proj{kind}_{m}x{n}_k{splits}"),
+        Gemm::Proj => format!("gemm_proj{kind}_{m}x{n}_k{splits}{swapped}"),
     }
 }

@@ -51,9 +51,9 @@ impl Tile {
         Self { swapped: true, ..self }
     }
 
-    /// Clusters of eight tiles, 256 columns wide.
+    /// Clusters of eight blocks, 256 columns wide.
     const fn in_eights(self) -> Self {
-        Self { abreast: 256 / self.n, below: 8 * self.n / 256, ..self }
+        Self { abreast: 256 / self.n, below: self.n / self.splits / 32, ..self }
     }
 
     /// Blocks of a cluster.
@@ -151,15 +151,15 @@ const PROJ_TILES: [Tile; 29] = [
     Tile::split(128, 64, 4, 188_600, 630).from(193),
     Tile::split(64, 128, 4, 231_640, 640),
     Tile::new(32, 64, 222_424, 600).from(257).up_to(320).swapped().in_eights(),
-    Tile::new(48, 64, 230_600, 690).up_to(480).swapped().in_eights(),
-    Tile::new(56, 64, 216_248, 730).up_to(560).swapped().in_eights(),
-    Tile::new(64, 64, 230_584, 770).up_to(640).swapped().in_eights(),
-    Tile::new(72, 64, 210_088, 800).up_to(720).swapped().in_eights(),
-    Tile::new(80, 64, 222_376, 830).up_to(800).swapped().in_eights(),
-    Tile::new(88, 64, 195_736, 860).up_to(880).swapped().in_eights(),
-    Tile::new(96, 64, 205_976, 875).up_to(960).swapped().in_eights(),
-    Tile::new(104, 64, 216_216, 930).up_to(1040).swapped().in_eights(),
-    Tile::new(112, 64, 226_456, 980).up_to(1120).swapped().in_eights(),
+    Tile::split(48, 128, 2, 216_280, 690).up_to(480).swapped().in_eights(),
+    Tile::split(56, 128, 2, 227_544, 730).up_to(560).swapped().in_eights(),
+    Tile::split(64, 128, 2, 214_216, 770).up_to(640).swapped().in_eights(),
+    Tile::split(72, 128, 2, 224_456, 800).up_to(720).swapped().in_eights(),
+    Tile::split(80, 128, 2, 208_056, 830).up_to(800).swapped().in_eights(),
+    Tile::split(88, 128, 2, 217_272, 860).up_to(880).swapped().in_eights(),
+    Tile::split(96, 128, 2, 226_488, 875).up_to(960).swapped().in_eights(),
+    Tile::split(104, 128, 2, 205_992, 930).up_to(1040).swapped().in_eights(),
+    Tile::split(112, 128, 2, 214_184, 980).up_to(1120).swapped().in_eights(),
     Tile::new(120, 64, 213_208, 1040).up_to(1200).swapped().in_eights(),
     Tile::new(136, 64, 206_024, 1180).up_to(1360).swapped().in_eights(),
     Tile::new(144, 64, 214_216, 1225).up_to(1440).swapped().in_eights(),
