@@ -195,6 +195,9 @@ fn hopper_tiles(nvcc: &Path) {
                 if kind.is_empty() {
                     equal.push((format!("tile{number}::Shape::CLUSTER"), tile.cluster()));
                 }
+                if stem == "gemm_fc" {
+                    equal.push((format!("CASTING_WARPS<tile{number}::Shape>"), tile.casting_warps() as usize));
+                }
                 if tile.swapped && gemm != Gemm::Proj {
                     equal.push((format!("tile{number}::Epilogue::HIGH"), tile.swapped_box()));
                 }

@@ -8,8 +8,8 @@ use solve::cuda::exact_long;
 use solve::cuda::exact_work::{self, Call, Tiles};
 use solve::cuda::hopper::plan::{
     ATTENTION, ATTENTION_PROJ, CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, Chip, DIRECT_ROWS, Dealing, FEW, FEW_ROWS, FewWeights,
-    Gemm, Kernel, Launch, SHARED_ROWS, attention_forms, dealing, direct, forward, prepare, product, qkv_attention,
-    qkv_makes_room, row_groups, shared, shared_bytes,
+    Gemm, Kernel, Launch, SHARED_ROWS, attention_forms, dealing, direct, fc_watches, forward, prepare, product,
+    proj_rows_before_fc, qkv_attention, qkv_makes_room, row_groups, shared, shared_bytes,
 };
 use solve::precision::SolvePrecision;
 
@@ -145,13 +145,49 @@ fn what_a_projection_fetches_early_is_cast_two_kernels_before() {
     assert!(seen.iter().all(|&plans| plans > 0), "{seen:?}");
 }
 
+/// Where FC casts the last of W_proj, proj fetches only what was cast before FC began, and whoever judges the alarms knows.
+#[test]
+fn what_fc_casts_is_neither_fetched_early_nor_unwatched() {
+    let mut lengths = [0; 2];
+    for (sms, shape, plan) in plans().filter(|(_, shape, _)| shape.rows() > SHARED_ROWS && !shape.prepared) {
+        let what = format!("{shape:?} on {sms}: {plan:?}");
+        let [.., before, fc, proj] = &plan[..] else { panic!("{what}") };
+        let Kernel::Gemm { gemm: Gemm::Proj, tile } = proj.kernel else { panic!("{what}") };
+        let form = &product::tiles(Gemm::Proj)[tile];
+        let (rows, depth) = (3072 / form.splits, form.depth() as usize);
+        let early = product::early(shape.rows()).min((rows / depth) as u32);
+        let fetched = product::early_of_proj(shape.rows(), form, proj_rows_before_fc(&plan));
+        let Kernel::Gemm { gemm: Gemm::Fc, tile } = fc.kernel else { panic!("{what}") };
+        if fc.cast.is_empty() {
+            assert_eq!((fetched, fc_watches(chip(sms), shape.rows())), (early, false), "{what}");
+            continue;
+        }
+        assert!(before.cast.is_empty() || before.cast.end == fc.cast.start, "{what}");
+        assert_eq!(fc.cast.end, CHUNKS, "{what}");
+        let there = (fc.cast.start - (CHUNKS - CHUNKS_FC)) as usize * 4096 / 768;
+        let stages = fetched as usize;
+        assert!((0..form.splits).all(|part| part * rows + stages * depth <= there), "{what}");
+        let warps = (fc.threads - product::product_in(chip(sms), Gemm::Fc, tile, shape.rows()).threads) / 32;
+        assert_eq!(warps, product::tiles(Gemm::Fc)[tile].casting_warps(), "{what}");
+        assert!(warps > 0 && fc_watches(chip(sms), shape.rows()), "{what}");
+        lengths[usize::from(fetched < early)] += 1;
+    }
+    assert!(lengths.iter().all(|&plans| plans > 0), "{lengths:?}");
+}
+
 #[test]
 fn a_launch_that_casts_has_blocks_for_it() {
     for (sms, shape, plan) in plans().filter(|(_, shape, _)| shape.rows() > FEW_ROWS && !shape.prepared) {
         for launch in &plan[1..] {
             let blocks: u32 = launch.grid.iter().product();
             assert!(blocks >= launch.working, "{launch:?}");
-            let beside = matches!(launch.kernel, Kernel::Attention { causal: false, .. });
+            let beside = match launch.kernel {
+                Kernel::Attention { causal, .. } => !causal,
+                Kernel::Gemm { gemm: Gemm::Fc, tile } => {
+                    launch.threads > product::product_in(chip(sms), Gemm::Fc, tile, shape.rows()).threads
+                }
+                _ => false,
+            };
             assert!(
                 launch.cast.is_empty() || beside || blocks > launch.working,
                 "{shape:?} on {sms}: {launch:?} casts with none"

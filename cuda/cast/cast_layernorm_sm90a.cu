@@ -32,13 +32,6 @@ struct CastLayernormArgs {
   int filled;  // rows of h: behind the last one of x, they are that one again
 };
 
-// 9.7.9.8 ld with an L2 policy
-__device__ __forceinline__ float4 load_once_4(const float* p, uint64_t policy) {
-  float4 v;
-  asm volatile("ld.global.L2::cache_hint.v4.f32 {%0, %1, %2, %3}, [%4], %5;" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(p), "l"(policy));
-  return v;
-}
-
 // Up to so many rows W_qkv is still in L2 when the next call comes, unless it is read with evict_first as where other kernels cast: 0.7 to 1.2 us from 512 rows
 // on. With more rows (2048) there is no room for it.
 constexpr int STAYS_ROWS = 1280;

@@ -75,6 +75,12 @@ struct CastWatch {
 
 __device__ __forceinline__ bool aligned_16(const void* p) { return (reinterpret_cast<uintptr_t>(p) & 15) == 0; }
 
+// 9.7.9.8 ld with an L2 policy
+__device__ __forceinline__ float4 load_once_4(const float* p, uint64_t policy) {
+  float4 v;
+  asm volatile("ld.global.L2::cache_hint.v4.f32 {%0, %1, %2, %3}, [%4], %5;" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(p), "l"(policy));
+  return v;
+}
 __device__ __forceinline__ float4 load_unaligned_4(const float* p) { return make_float4(__ldg(p), __ldg(p + 1), __ldg(p + 2), __ldg(p + 3)); }
 
 // Beside the product of QKV itself: its blocks count themselves when they have read their part of W_qkv

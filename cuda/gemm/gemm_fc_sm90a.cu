@@ -2,7 +2,9 @@
    grid: min(tiles, multiprocessors), each block takes every grid-th tile; 128 x 192 tiles make 128 blocks at 1024 rows, 128 x 128 tiles 120 at 640,
    192 x 192 tiles 128 at 1536. Swapped tiles, of 128 columns, make two waves of 132 blocks or four where these would make three or five, and one of 120 at
    641 to 800 rows; of 192 columns, one of 128 at 1025 to 1280.
+   From the caller's weights three warps more may cast the last of W_proj meanwhile (cast/cast_loads_sm90a.cuh): 257 to 448 and 577 to 896 rows.
    Limiter: wgmma (9216 clocks at 128 x 192), then the 6 KB of f per row that go to L2. */
+#include "cast/cast_loads_sm90a.cuh"
 #include "dims.h"
 #include "gemm/epilogue_half_sm90a.cuh"
 #include "gemm/epilogue_half_swapped_sm90a.cuh"
@@ -10,13 +12,26 @@
 struct FcArgs {
   const float* bias;  // (3072)
   int rows, early;
+  CastArgs cast;
 };
 
+template <class S>
+constexpr int FC_THREADS = S::THREADS + 32 * CASTING_WARPS<S>;
+
+template <class S, class Epilogue>
+__device__ __forceinline__ void fc(const CUtensorMap* a, const CUtensorMap* b, const Epilogue& epilogue, const FcArgs& args) {
+  const int beside = uniform_warp() - S::THREADS / 32;
+  if (CASTING_WARPS<S> > 0 && beside >= 0)
+    cast_by_loads<CASTING_WARPS<S>>(args.cast, beside);
+  else
+    gemm<S>(a, b, epilogue, args.rows, blockIdx.x, gridDim.x, args.early);
+}
+
 #define GEMM_FC(BM, BN, STAGES)                                                                                                                   \
-  extern "C" __global__ void __launch_bounds__(GemmShape<BM, BN, FFN, D, STAGES>::THREADS, 1) gemm_fc_##BM##x##BN(                                \
+  extern "C" __global__ void __launch_bounds__(FC_THREADS<GemmShape<BM, BN, FFN, D, STAGES>>, 1) gemm_fc_##BM##x##BN(                             \
       const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const __grid_constant__ CUtensorMap out, const FcArgs args) { \
     using Shape = GemmShape<BM, BN, FFN, D, STAGES>;                                                                                              \
-    gemm<Shape>(&a, &b, HalfEpilogue<Shape, true>(&out, args.bias), args.rows, blockIdx.x, gridDim.x, args.early);                                \
+    fc<Shape>(&a, &b, HalfEpilogue<Shape, true>(&out, args.bias), args);                                                                          \
   }
 
 GEMM_FC(64, 64, 6)
@@ -28,10 +43,10 @@ GEMM_FC(128, 256, 3)
 GEMM_FC(192, 192, 3)
 
 #define GEMM_FC_SWAPPED(BM, BN, STAGES)                                                                                                           \
-  extern "C" __global__ void __launch_bounds__(GemmShape<BM, BN, FFN, D, STAGES, 1, 1, 1, true>::THREADS, 1) gemm_fc_##BM##x##BN##_swapped(       \
+  extern "C" __global__ void __launch_bounds__(FC_THREADS<GemmShape<BM, BN, FFN, D, STAGES, 1, 1, 1, true>>, 1) gemm_fc_##BM##x##BN##_swapped(    \
       const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const __grid_constant__ CUtensorMap out, const FcArgs args) { \
     using Shape = GemmShape<BM, BN, FFN, D, STAGES, 1, 1, 1, true>;                                                                               \
-    gemm<Shape>(&a, &b, SwappedHalfEpilogue<Shape, false>(&out, args.bias, args.rows), args.rows, blockIdx.x, gridDim.x, args.early);             \
+    fc<Shape>(&a, &b, SwappedHalfEpilogue<Shape, false>(&out, args.bias, args.rows), args);                                                       \
   }
 
 GEMM_FC_SWAPPED(144, 128, 4)

@@ -3,8 +3,8 @@
    Beyond: swapped tiles, up to 120 blocks in clusters of eight, fifteen of which an H200 has room for. Up to 1600 rows as many rows as make ten tiles or
    fewer: of 128 columns with half of K in each of two blocks at 321 to 1120 rows, else of 64 with all of K. Beyond 1600 rows 128 columns, all of K, twenty
    tiles, and beyond 4160 rows more than one wave. Only blocks that halve K wait for each other.
-   Limiter: beyond 1120 rows what comes into the multiprocessors: a block of 64 columns draws 1032 KB at 104 rows, with half of K 712. There it is wgmma,
-   and behind it exchange, residual and stores, 1.3 to 1.5 us at 1024 rows (H200). The exchange grows with the rows of a tile: whole calls of 1180 rows
+   Limiter: beyond 1120 rows what comes into the multiprocessors: a block of 64 columns draws 1032 KB at 104 rows, with half of K 712. Up to 1120 rows it is
+   wgmma, and behind it exchange, residual and stores, 1.3 to 1.5 us at 1024 rows (H200). The exchange grows with the rows of a tile: whole calls of 1180 rows
    take as long in either form, 1440 rows 0.7 us longer with half of K. */
 #include "dims.h"
 #include "gemm/epilogue_exchange_sm90a.cuh"

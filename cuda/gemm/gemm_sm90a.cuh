@@ -32,8 +32,8 @@ struct GemmShape {
   // neighbours ask for the same A at the same time
   static constexpr int ABREAST = ABREAST_, BELOW = BELOW_, CLUSTER = SPLITS * ABREAST * BELOW;
   // Of K in a stage. Each round of the loop costs about 120 clocks beside its products, which four of a lone warpgroup do not hide where they are short or
-  // bytes come late (swapped 64 x 104: 1024 rows -0.3 to -0.5, H200). Beyond 112 rows they are long, and five such stages have no room
-  static constexpr int DEPTH = BN == 64 && (SWAPPED ? BM <= 112 : BM == 64) ? 128 : 64;
+  // bytes come late (64 x 64: prepared 64 and 128 rows -0.7 us, H200). With more rows they are long
+  static constexpr int DEPTH = BN == 64 && (SWAPPED ? BM <= 32 : BM == 64) ? 128 : 64;
   static constexpr int N_TILES = N / BN;
   static constexpr int K_BLOCKS = K / DEPTH / SPLITS;
   static constexpr int WARPGROUPS = (SWAPPED ? BN : BM) / 64;
@@ -44,8 +44,8 @@ struct GemmShape {
   static constexpr int SLABS = BN * 2 / SWIZZLE;
   static constexpr int A_BYTES = BM * DEPTH * 2, B_BYTES = BN * DEPTH * 2, STAGE_BYTES = A_BYTES + B_BYTES;
   // A swapped tile of which two blocks have half of K each. The first warpgroup's columns are the peer's to finish, and its sums travel under the second
-  // one's products, which take up to twice as long meanwhile: 512 rows take 0.5 us less with a lead of four k-blocks than of eight, 1024 rows 0.1 less with
-  // five than with four (H200)
+  // one's products, which take up to twice as long meanwhile: 512 rows take 0.65 us less with a lead of four k-blocks than of eight, prepared 0.2; 1024 rows
+  // 0.1 less with five than with four (H200)
   static constexpr bool HALVED = SWAPPED && SPLITS == 2;
   static constexpr int LEAD = HALVED ? (BM < 104 ? 4 : 5) : STAGES < 4 ? STAGES - 1 : 3;
   static_assert(N_TILES % ABREAST == 0, "neighbours have the same rows");

@@ -182,7 +182,7 @@ pub fn sleep(device: &Device, shape: Shape, steps: usize) -> Option<Sleep> {
     // As soon as all alarms are raised: by FC, by the last product of few rows, or in front of both.
     let waker = match shape.rows() {
         rows if rows <= hopper::plan::FEW_ROWS => Waker::Predecessor,
-        rows if rows <= hopper::plan::SHARED_ROWS => Waker::Beside(kernels.wake, steps - 3),
+        rows if hopper::plan::fc_watches(kernels.chip, rows) => Waker::Beside(kernels.wake, steps - 3),
         _ => Waker::Ahead(kernels.wake, steps - 4),
     };
     Some(Sleep { blocks: device.sms as u32, waker })

@@ -63,7 +63,9 @@ pub fn steps(
         .iter()
         .any(|launch| matches!(launch.kernel, Kernel::Attention { form, .. } if ATTENTION[form].wants_lengths()));
     let longest_rows = if lengths { buffers.parts.longest_rows } else { 0 };
-    let call = Call { buffers, shape, alarms, packed, row_tiles, apart, attn_early, alone, fused, longest_rows };
+    let proj_rows = plan::proj_rows_before_fc(launches);
+    let call =
+        Call { buffers, shape, alarms, packed, row_tiles, apart, attn_early, proj_rows, alone, fused, longest_rows };
     launches.iter().map(|launch| call.step(kernels, launch)).collect()
 }
 
@@ -81,6 +83,7 @@ pub fn prepare(kernels: &Kernels, buffers: &Buffers) -> Result<Vec<Step>, Error>
         row_tiles: 0,
         apart: 0,
         attn_early: false,
+        proj_rows: 0,
         alone: false,
         fused: false,
         longest_rows: 0,
@@ -101,6 +104,8 @@ struct Call<'a> {
     apart: u32,
     /// Whether W_attn is cast before the attention projection begins, so that it may fetch it while attention runs
     attn_early: bool,
+    /// Rows of W_proj that are cast before FC begins
+    proj_rows: usize,
     /// Whether no other grids of this library run beside these
     alone: bool,
     /// Whether QKV and attention are one kernel, whose output lies where Q would
@@ -201,7 +206,10 @@ impl Call<'_> {
     fn gemm(&self, launch: &Launch, gemm: Gemm, tile: &Tile) -> Result<Arguments, Error> {
         let Buffers { x, output, parts: w, .. } = self.buffers;
         let rows = self.rows();
-        let early = product::early(self.buffers.rows);
+        let early = match gemm {
+            Gemm::Proj => product::early_of_proj(self.buffers.rows, tile, self.proj_rows),
+            _ => product::early(self.buffers.rows),
+        };
         let left = match gemm {
             Gemm::AttnProj if self.fused => views::left_of(w.qkv, gemm.depth(), QKV, self.buffers.rows, tile.m),
             _ => views::left(self.left(gemm), gemm.depth(), self.buffers.rows, tile),
@@ -237,7 +245,7 @@ impl Call<'_> {
                 let [facts, row_parts] = self.row_facts();
                 vec![bias, pair(rows, early), facts, row_parts, pair(self.apart, 0)]
             }
-            Gemm::Fc => vec![bias, pair(rows, early)],
+            Gemm::Fc => [&[bias, pair(rows, early)][..], &self.cast(launch)].concat(),
             Gemm::Proj if tile.swapped => vec![bias, pair(rows, early)],
             Gemm::Proj => vec![bias, w.x1, *output, pair(rows, early)],
         };

@@ -57,6 +57,11 @@ impl AttentionForm {
         Self { rows, keys, blocks: 1, shared, cost, start, most: usize::MAX, dealt: false }
     }
 
+    /// Warps of a block that cast, if it is not causal (`CAST_WARPS` in cuda/attention/attention_tile_sm90a.cuh).
+    pub(super) fn casting_warps(&self) -> usize {
+        if self.blocks > 1 || self.dealt || self.rows == 2 { 2 } else { 3 }
+    }
+
     /// Whether QKV has to tell it how long its queries and keys are (`LENGTHS` in cuda/attention/attention_tile_sm90a.cuh).
     #[must_use]
     pub fn wants_lengths(&self) -> bool {

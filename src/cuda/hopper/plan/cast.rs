@@ -1,5 +1,5 @@
-//! The cast of the weights: what the first kernel does of it, what the blocks of attention do beside their own work, and what SMs that products leave
-//! idle do.
+//! The cast of the weights: what the first kernel does of it, what the blocks of attention and of FC do beside their own work, and what SMs that products
+//! leave idle do.
 
 use std::ops::Range;
 
@@ -38,6 +38,17 @@ const CAST_BESIDE_COST: [usize; 3] = [32, 0, 0];
 /// Chunks that two SMs cast beside attention in clusters, where that and the QKV product get their share (H100, by 641 to 896 rows).
 const CAST_IN_CLUSTERS: usize = 11;
 
+/// The last chunks of W_proj, which warps of FC's blocks cast, by the rows of a call. Then each of attention's warps casts [`CHUNKS_A_WARP`], so that they need
+/// no third round, and the idle SMs of the QKV product what is left over. As measured on an H200: at 449 to 576 rows it gains nothing, beyond 896 neither.
+const fn chunks_beside_fc(rows: usize) -> u32 {
+    match rows {
+        257..=320 => 288,
+        321..=448 | 577..=896 => 216,
+        _ => 0,
+    }
+}
+const CHUNKS_A_WARP: usize = 2;
+
 /// Whether W_qkv is cast and may lie where the last of W_proj will: as much of W_proj is cast when the QKV product has had its weights, by attention, which
 /// waits for that, or behind it; in one kernel with QKV for the blocks that read it.
 #[must_use]
@@ -51,43 +62,67 @@ pub fn qkv_makes_room(launches: &[Launch]) -> bool {
 /// Fewer idle SMs than these cast nothing beside the attention projection, or in front of it: they would outlast it.
 pub(super) const FEWEST_WORKERS: u32 = 16;
 
-/// The first three launches with the cast of all weights but what is left to the fourth (see [`casting_projection`]): what the SMs that the QKV
-/// product leaves idle and the blocks of attention can do in that time, they do; the rest is done before. The QKV product takes the tile with which all
-/// this would be over first without the fourth launch.
-pub(super) fn casting(chip: Chip, shape: Shape) -> [Launch; 3] {
+/// The launches in front of proj with the cast of all weights. The attention projection and FC cast the last ([`casting_projection`], [`casting_fc`]); of the
+/// rest, what the SMs that the QKV product leaves idle and the blocks of attention can do in that time, they do, and the first kernel what is left. The QKV
+/// product takes the tile with which all this would be over first.
+pub(super) fn casting(chip: Chip, shape: Shape) -> [Launch; 5] {
+    let rows = shape.rows();
     let attention = attention::attention(chip, shape);
-    let last = casting_projection(chip, shape.rows(), &attention).cast.start;
-    let all =
-        product::eligible(Gemm::Qkv, shape.rows(), false).map(|tile| Shares::new(chip, shape, tile, &attention, last));
+    let fc = casting_fc(chip, rows);
+    let projection = casting_projection(chip, rows, &attention, fc.cast.start);
+    let rest = Rest { last: projection.cast.start, fc_casts: !fc.cast.is_empty() };
+    let all = product::eligible(Gemm::Qkv, rows, false).map(|tile| Shares::new(chip, shape, tile, &attention, rest));
     let best = all.min_by_key(|shares| shares.time);
-    best.unwrap_or_else(|| Shares::new(chip, shape, 0, &attention, last)).launches(chip, shape.rows(), attention, last)
+    let shares = best.unwrap_or_else(|| Shares::new(chip, shape, 0, &attention, rest));
+    let [first, qkv, attention] = shares.launches(chip, rows, attention, rest.last);
+    [first, qkv, attention, projection, fc]
+}
+
+/// What is cast before the attention projection.
+#[derive(Clone, Copy)]
+struct Rest {
+    /// The first chunk that is not.
+    last: u32,
+    /// Whether FC casts, too.
+    fc_casts: bool,
 }
 
 /// How many chunks the QKV product's idle SMs and attention can cast at most, and how they share what is to be hidden.
 struct Capacities {
     beside_qkv: usize,
     beside_attention: usize,
-    /// Whether attention casts only what is left; else both get their share.
-    qkv_first: bool,
+    order: Order,
     /// What a chunk that each SM casts adds to attention, in 0.01 us.
     cost: usize,
 }
 
+/// Who gets a share of what is to be hidden, and who what is left.
+enum Order {
+    QkvFirst,
+    /// Attention gets so many chunks first.
+    AttentionFirst(usize),
+    /// Both get their share.
+    Together,
+}
+
 impl Capacities {
-    fn new(chip: Chip, shape: Shape, attention: &Launch, idle: u32, qkv_time: usize) -> Self {
+    fn new(chip: Chip, shape: Shape, attention: &Launch, idle: u32, qkv_time: usize, fc_casts: bool) -> Self {
         let beside_qkv = capacity(idle, qkv_time);
         let blocks = working_sms(chip, attention);
         match casting_form(attention) {
             Some(form) if form.blocks > 1 => {
-                Self { beside_qkv, beside_attention: CAST_IN_CLUSTERS * blocks / 2, qkv_first: false, cost: 0 }
+                Self { beside_qkv, beside_attention: CAST_IN_CLUSTERS * blocks / 2, order: Order::Together, cost: 0 }
             }
             Some(form) => Self {
                 beside_qkv: beside_qkv.min(CAST_BESIDE_QKV * idle as usize),
                 beside_attention: blocks * attention::time(chip, shape) * CAST_BESIDE_RATE[form.rows - 1] / 10_000,
-                qkv_first: true,
+                order: match fc_casts {
+                    true => Order::AttentionFirst(CHUNKS_A_WARP * form.casting_warps() * blocks),
+                    false => Order::QkvFirst,
+                },
                 cost: CAST_BESIDE_COST[form.rows - 1],
             },
-            None => Self { beside_qkv, beside_attention: 0, qkv_first: false, cost: 0 },
+            None => Self { beside_qkv, beside_attention: 0, order: Order::QkvFirst, cost: 0 },
         }
     }
 
@@ -97,9 +132,10 @@ impl Capacities {
 
     /// Of so many chunks, those beside the QKV product.
     fn beside_qkv_of(&self, hidden: usize) -> usize {
-        match self.qkv_first {
-            true => hidden.min(self.beside_qkv),
-            false => hidden * self.beside_qkv / self.all().max(1),
+        match self.order {
+            Order::QkvFirst => hidden.min(self.beside_qkv),
+            Order::AttentionFirst(chunks) => hidden.saturating_sub(chunks).min(self.beside_qkv),
+            Order::Together => hidden * self.beside_qkv / self.all().max(1),
         }
     }
 }
@@ -115,10 +151,11 @@ struct Shares {
 }
 
 impl Shares {
-    fn new(chip: Chip, shape: Shape, tile: usize, attention: &Launch, last: u32) -> Self {
+    fn new(chip: Chip, shape: Shape, tile: usize, attention: &Launch, rest: Rest) -> Self {
+        let Rest { last, fc_casts } = rest;
         let (rows, form) = (shape.rows(), &tiles(Gemm::Qkv)[tile]);
         let (qkv, qkv_time) = (product_in(chip, Gemm::Qkv, tile, rows), product::time(chip, Gemm::Qkv, form, rows));
-        let capacities = Capacities::new(chip, shape, attention, idle_sms(chip.sms, &qkv), qkv_time);
+        let capacities = Capacities::new(chip, shape, attention, idle_sms(chip.sms, &qkv), qkv_time, fc_casts);
         let before = ((CHUNKS - CHUNKS_QKV) as usize).saturating_sub(capacities.all());
         let start = CHUNKS_QKV + count(before).saturating_sub(CHUNKS - last);
         let hidden = (last - start) as usize;
@@ -142,21 +179,42 @@ impl Shares {
     }
 }
 
-/// The attention projection with what the SMs that it leaves idle cast. That is of W_proj alone: the product after it fetches W_fc before it has
-/// ended. Half of W_proj at most, a quarter behind attention in clusters, and half of what they could, because they start when attention has
+/// The attention projection with what the SMs that it leaves idle cast in front of chunk `end`. That is of W_proj alone: the product after it fetches W_fc
+/// before it has ended. Half of W_proj at most, a quarter behind attention in clusters, and half of what they could, because they start when attention has
 /// left them; as measured on an H200.
-pub(super) fn casting_projection(chip: Chip, rows: usize, attention: &Launch) -> Launch {
+pub(super) fn casting_projection(chip: Chip, rows: usize, attention: &Launch, end: u32) -> Launch {
     let tile = product::fastest(chip, Gemm::AttnProj, rows, false);
     let mut launch = product_in(chip, Gemm::AttnProj, tile, rows);
     let idle = idle_sms(chip.sms, &launch);
+    launch.cast = end..end;
     if idle >= FEWEST_WORKERS {
         let time = product::time(chip, Gemm::AttnProj, &tiles(Gemm::AttnProj)[tile], rows);
         launch.grid[0] += idle;
         let clusters = casting_form(attention).is_some_and(|form| form.blocks > 1);
-        let most = CHUNKS_PROJ / if clusters { 4 } else { 2 };
+        let most = if clusters { CHUNKS_PROJ / 4 } else { (CHUNKS_PROJ / 2).min(CHUNKS_PROJ - (CHUNKS - end)) };
         launch.cast.start -= count(capacity(idle, time) / 2).min(most);
     }
     launch
+}
+
+/// FC with what warps beside those that multiply cast of W_proj, where it has any.
+pub(super) fn casting_fc(chip: Chip, rows: usize) -> Launch {
+    let tile = product::fastest(chip, Gemm::Fc, rows, false);
+    let mut launch = product_in(chip, Gemm::Fc, tile, rows);
+    let warps = tiles(Gemm::Fc)[tile].casting_warps();
+    if warps > 0 && chunks_beside_fc(rows) > 0 {
+        launch.threads += 32 * warps;
+        launch.cast = CHUNKS - chunks_beside_fc(rows)..CHUNKS;
+    }
+    launch
+}
+
+/// Rows of W_proj that are cast before FC begins, or all.
+#[must_use]
+pub fn proj_rows_before_fc(launches: &[Launch]) -> usize {
+    let is_fc = |launch: &&Launch| matches!(launch.kernel, Kernel::Gemm { gemm: Gemm::Fc, .. });
+    let cast = launches.iter().find(is_fc).map_or(NOTHING, |fc| fc.cast.clone());
+    cast.start.saturating_sub(CHUNKS - CHUNKS_PROJ) as usize * 4096 / D
 }
 
 /// The form of this attention if its blocks can cast beside their own work. Causal ones cannot: only a prepared block is causal.

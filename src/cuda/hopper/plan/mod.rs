@@ -25,9 +25,9 @@ pub use attention::{
     attention_in, dealing, row_groups,
 };
 pub use attention_proj::{ATTENTION_PROJ, AttentionProjForm, ROW_TILES};
-pub use cast::{CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, qkv_makes_room};
+pub use cast::{CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, proj_rows_before_fc, qkv_makes_room};
 use cast::{CHUNKS_PROJ, FEWEST_WORKERS, NOTHING, cast_layernorm, casting};
-use cast::{casting_projection, casting_rest, layernorm, layernorm_vectors};
+use cast::{casting_rest, layernorm, layernorm_vectors};
 pub use few::{FEW, FewTile, FewWeights};
 
 /// What a plan must know about the GPU.
@@ -111,6 +111,12 @@ pub fn forward(chip: Chip, shape: Shape, aligned: bool) -> Vec<Launch> {
     if shape.rows() <= FEW_ROWS { vec![few::few(chip.sms, shape, aligned)] } else { many(chip, shape) }
 }
 
+/// Whether FC raises alarms of weights: of its own, or of those that its warps cast.
+#[must_use]
+pub fn fc_watches(chip: Chip, rows: usize) -> bool {
+    rows <= SHARED_ROWS || !cast::casting_fc(chip, rows).cast.is_empty()
+}
+
 /// The casts of all weights for later calls.
 #[must_use]
 pub fn prepare() -> Vec<Launch> {
@@ -139,25 +145,17 @@ fn many(chip: Chip, shape: Shape) -> Vec<Launch> {
     if let Some(both) = qkv_attention::qkv_attention(chip, shape) {
         return both.to_vec();
     }
-    let attention = || attention::attention(chip, shape);
     let product = |gemm| product::product(chip, gemm, rows, shape.prepared);
-    let mut launches =
-        if !shape.prepared { casting(chip, shape).to_vec() } else { vec![layernorm(rows), product(Gemm::Qkv)] };
-    match shape.prepared {
-        true if rows <= ATTENTION_PROJ[attention_proj::PREPARED].keys => {
-            launches.push(attention_proj::attention_proj(attention_proj::PREPARED));
-        }
-        true => {
-            let [projection, fc] = product::apart(chip, rows);
-            launches.extend([attention(), projection, fc, product(Gemm::Proj)]);
-            return launches;
-        }
-        false => {
-            let projection = casting_projection(chip, rows, &launches[2]);
-            launches.push(projection);
-        }
-    }
-    launches.extend([product(Gemm::Fc), product(Gemm::Proj)]);
+    let mut launches = if !shape.prepared {
+        casting(chip, shape).to_vec()
+    } else if rows <= ATTENTION_PROJ[attention_proj::PREPARED].keys {
+        let both = attention_proj::attention_proj(attention_proj::PREPARED);
+        vec![layernorm(rows), product(Gemm::Qkv), both, product(Gemm::Fc)]
+    } else {
+        let [projection, fc] = product::apart(chip, rows);
+        vec![layernorm(rows), product(Gemm::Qkv), attention::attention(chip, shape), projection, fc]
+    };
+    launches.push(product(Gemm::Proj));
     launches
 }
 

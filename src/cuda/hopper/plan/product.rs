@@ -2,7 +2,7 @@
 
 use super::{Chip, Kernel, Launch, NOTHING, count, shared_bytes};
 use crate::cuda::block::Gemm;
-use crate::dims::D;
+use crate::dims::{D, FFN};
 
 /// One form of a matrix product: a block computes m rows by n columns, of `splits` parts of K that a cluster adds up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,16 +68,22 @@ impl Tile {
         2 * if self.swapped { self.n } else { self.m } as u32 + 32
     }
 
+    /// Warps of FC's that cast beside those that multiply: `CASTING_WARPS` in cuda/cast/cast_loads_sm90a.cuh.
+    #[must_use]
+    pub fn casting_warps(&self) -> u32 {
+        let (groups, sums) = if self.swapped { (self.n / 64, self.m / 2) } else { (self.m / 64, self.n / 2) };
+        if groups <= 2 && sums <= 96 { 3 } else { 0 }
+    }
+
     /// Whether it can take so many rows.
     fn takes(&self, rows: usize) -> bool {
         (self.fewest_rows..=self.most_rows).contains(&rows)
     }
 
-    /// Of K in a stage of the ring, for fp16 weights: tiles of 64 columns, of 64 rows or swapped of not too many, need more products between one wait and the
-    /// next.
+    /// Of K in a stage of the ring, for fp16 weights: tiles of 64 columns, of 64 rows or swapped of 32, need more products between one wait and the next.
     #[must_use]
     pub fn depth(&self) -> u32 {
-        let few = if self.swapped { self.m <= 112 } else { self.m == 64 };
+        let few = if self.swapped { self.m <= 32 } else { self.m == 64 };
         if self.n == 64 && few { 128 } else { 64 }
     }
 
@@ -240,6 +246,13 @@ pub fn early(rows: usize) -> u32 {
         ..=64 | 513..=640 => 3,
         _ => 1,
     }
+}
+
+/// The same of proj, where FC, its predecessor, casts what W_proj has from this row on: each part of K begins with tiles that are there before.
+#[must_use]
+pub fn early_of_proj(rows: usize, tile: &Tile, cast_from: usize) -> u32 {
+    let last_part = FFN / tile.splits * (tile.splits - 1);
+    early(rows).min(count(cast_from.saturating_sub(last_part) / tile.depth() as usize))
 }
 
 /// Time of a product in this tile, in 0.01 us: its waves of blocks.

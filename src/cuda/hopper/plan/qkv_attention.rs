@@ -1,6 +1,6 @@
 //! QKV and attention in one kernel, where the blocks of a cluster have all rows of a head.
 
-use super::cast::casting_projection;
+use super::cast::casting_fc;
 use super::{CHUNKS, CHUNKS_QKV, Chip, Kernel, Launch, cast_layernorm, count};
 use crate::cuda::block::{Gemm, Shape};
 use crate::dims::HEADS;
@@ -16,8 +16,6 @@ pub const SHARED: u32 = 214_424;
 pub const ROWS: usize = 128;
 /// Blocks that cast, at most: of eight a cluster so many do all but W_qkv in as long as the others take; measured on an H200.
 const CASTING: usize = 24;
-/// Blocks of a cluster up to which the rest of the cast is left to the attention projection; measured on an H100.
-const LEAVING: usize = 7;
 
 /// The launches of a call, where it is the faster way: of one sequence that takes so many blocks a head, from the caller's weights, measured on an H200 and
 /// on an H100. From prepared weights QKV alone takes 1.3 us less in 128 blocks than in 96.
@@ -37,8 +35,8 @@ pub(super) fn qkv_attention(chip: Chip, shape: Shape) -> Option<[Launch; 5]> {
         cast: CHUNKS_QKV..CHUNKS,
     };
     let product = |gemm| super::product::product(chip, gemm, rows, false);
-    let projection = if blocks <= LEAVING { casting_projection(chip, rows, &both) } else { product(Gemm::AttnProj) };
-    both.cast.end = projection.cast.start;
+    let fc = casting_fc(chip, rows);
+    both.cast.end = fc.cast.start;
     let first = cast_layernorm(rows.next_multiple_of(ROWS), 0..CHUNKS_QKV);
-    Some([first, both, projection, product(Gemm::Fc), product(Gemm::Proj)])
+    Some([first, both, product(Gemm::AttnProj), fc, product(Gemm::Proj)])
 }
