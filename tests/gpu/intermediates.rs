@@ -90,10 +90,17 @@ pub fn hopper_forms(arch: Arch) {
             let mut replaced = 0;
             for launch in &mut launches {
                 let Some(mut other) = form(shape, launch) else { continue };
-                // It casts what the other one would, with at least a block, or attention beside its own work.
+                // It casts what the other one would, with at least a block, or attention and FC beside their own work.
                 other.cast = launch.cast.clone();
-                if !other.cast.is_empty() && !matches!(other.kernel, Kernel::Attention { .. }) {
-                    other.grid[0] += 1;
+                let casts = !other.cast.is_empty();
+                match other.kernel {
+                    Kernel::Attention { .. } => {}
+                    Kernel::Gemm { gemm: Gemm::Fc, tile } if casts => {
+                        let warps = product::tiles(Gemm::Fc)[tile].casting_warps();
+                        assert!(warps > 0, "FC casts with no warps, {shape:?}");
+                        other.threads += 32 * warps;
+                    }
+                    _ => other.grid[0] += u32::from(casts),
                 }
                 *launch = other;
                 replaced += 1;
@@ -108,8 +115,9 @@ pub fn hopper_forms(arch: Arch) {
     };
     for gemm in Gemm::ALL {
         for (tile, form) in product::tiles(gemm).iter().enumerate() {
-            // A transposed matrix is a prepared block's.
-            let shape = Shape { prepared: form.transposed(), ..of(420) };
+            // FC casts at 420 rows, in tiles that leave it registers for that. A transposed matrix is a prepared block's.
+            let rows = if gemm == Gemm::Fc && form.casting_warps() == 0 { 500 } else { 420 };
+            let shape = Shape { prepared: form.transposed(), ..of(rows) };
             let wanting = attention_forms(false).find(|&form| ATTENTION[form].wants_lengths()).expect("an attention");
             run(shape, &|shape, launch| match launch.kernel {
                 Kernel::Gemm { gemm: other, .. } if other == gemm => {
