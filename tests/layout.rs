@@ -245,6 +245,9 @@ fn hopper_attention(nvcc: &Path) {
             let tile = format!("(AttentionTile<{}, {causal}>", arguments[1..].join(", "));
             equal.push((format!("{tile}::SMEM_BYTES)"), form.shared as usize));
             equal.push((format!("{tile}::THREADS)"), 128 * (form.rows * form.keys + 1)));
+            if !causal {
+                equal.push((format!("{tile}::CAST_WARPS)"), form.casting_warps()));
+            }
         }
         check(nvcc, file, &includes, &equal);
     }
@@ -259,12 +262,14 @@ fn hopper_attention(nvcc: &Path) {
         let tile = format!("(AttentionTile<{rows}, 1, {keys}, {stages}, false, {}>", form.blocks);
         equal.push((format!("{tile}::SMEM_BYTES)"), form.shared as usize));
         equal.push((format!("{tile}::THREADS)"), 128 * (form.rows + 1)));
+        equal.push((format!("{tile}::CAST_WARPS)"), form.casting_warps()));
     }
     check(nvcc, file, &includes, &equal);
     let dealt = ATTENTION.iter().find(|form| form.dealt).expect("a form that deals work out");
     let equal = [
         ("DealtTile::SMEM_BYTES", dealt.shared as usize),
         ("DealtTile::THREADS", 128 * (dealt.rows + 1)),
+        ("DealtTile::CAST_WARPS", dealt.casting_warps()),
         ("DealtTile::KEYS", DEALT_KEYS),
         ("PART_BYTES", PART_BYTES),
         // What src/cuda/hopper/block.rs writes into the arguments.

@@ -58,7 +58,8 @@ impl AttentionForm {
     }
 
     /// Warps of a block that cast, if it is not causal (`CAST_WARPS` in cuda/attention/attention_tile_sm90a.cuh).
-    pub(super) fn casting_warps(&self) -> usize {
+    #[must_use]
+    pub fn casting_warps(&self) -> usize {
         if self.blocks > 1 || self.dealt || self.rows == 2 { 2 } else { 3 }
     }
 

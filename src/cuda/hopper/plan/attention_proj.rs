@@ -1,6 +1,6 @@
 //! Attention, its projection and LN2 in one kernel, for rows that are few enough to be one or two tiles of keys.
 
-use super::{CHUNKS, CHUNKS_PROJ, Chip, FEWEST_WORKERS, Kernel, Launch, NOTHING, count};
+use super::{CHUNKS, Chip, FEWEST_WORKERS, Kernel, Launch, NOTHING, count};
 use crate::dims::D;
 
 /// One form of the kernel.
@@ -46,9 +46,9 @@ pub(super) fn attention_proj(form: usize) -> Launch {
     }
 }
 
-/// That of 65 to 128 rows, and W_proj cast on the SMs that it leaves idle. None: these are too few.
-pub(super) fn casting_attention_proj(chip: Chip) -> Option<Launch> {
+/// That of 65 to 128 rows, and W_proj from this chunk on cast on the SMs that it leaves idle. None: these are too few.
+pub(super) fn casting_attention_proj(chip: Chip, first: u32) -> Option<Launch> {
     let (launch, blocks) = (attention_proj(CASTING), count(BLOCKS * chip.clusters[1]));
-    let cast = CHUNKS - CHUNKS_PROJ..CHUNKS;
+    let cast = first..CHUNKS;
     (blocks >= launch.working + FEWEST_WORKERS).then_some(Launch { grid: [blocks, 1, 1], cast, ..launch })
 }

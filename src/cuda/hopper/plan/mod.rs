@@ -173,14 +173,15 @@ fn direct_products(rows: usize) -> Vec<Launch> {
 fn shared_products(chip: Chip, shape: Shape) -> Option<Vec<Launch>> {
     let rows = shape.rows();
     let together = rows <= ATTENTION_PROJ[attention_proj::CASTING].keys;
-    let qkv = shared::casting_qkv(chip, rows, !together)?;
+    let qkv = shared::casting_qkv(chip, rows)?;
     let fc = shared::for_rows(Gemm::Fc, rows)?;
     let proj = product::product(chip, Gemm::Proj, rows, false);
+    let first = qkv.cast.end.max(CHUNKS - CHUNKS_PROJ);
     if together {
-        let both = attention_proj::casting_attention_proj(chip)?;
+        let both = attention_proj::casting_attention_proj(chip, first)?;
         return Some(vec![cast_layernorm(rows, 0..0), qkv, both, fc, proj]);
     }
-    let projection = casting_rest(chip, rows, qkv.cast.end.max(CHUNKS - CHUNKS_PROJ), &fc)?;
+    let projection = casting_rest(chip, rows, first, &fc)?;
     Some(vec![layernorm_vectors(rows), qkv, attention::attention(chip, shape), projection, fc, proj])
 }
 

@@ -33,8 +33,15 @@ pub const SHARED: [SharedTile; 4] = [
     SharedTile { gemm: Gemm::Fc, m: 128, n: 64, shared: 230_944 },
 ];
 
-/// Chunks that an SM casts beside QKV of 129 to 256 rows while that lasts: with twelve attention starts 1.0 us later (H100).
-const CAST_BESIDE_QKV: u32 = 8;
+/// Chunks that an SM casts beside QKV while that lasts, W_attn's first. At 65 to 104 rows nine are worth 0.1 to 0.5 us, beyond no more than W_attn's are (H200,
+/// H100); at 129 to 256 with twelve attention starts 1.0 later (H100).
+const fn chunks_beside_qkv(rows: usize) -> u32 {
+    match rows {
+        0..=104 => 9,
+        105..=128 => 0,
+        _ => 8,
+    }
+}
 
 /// Blocks of a cluster.
 const BLOCKS: usize = 2;
@@ -62,14 +69,14 @@ pub(super) fn for_rows(gemm: Gemm, rows: usize) -> Option<Launch> {
     SHARED.iter().position(|tile| tile.gemm == gemm && rows <= BLOCKS * tile.m).map(shared)
 }
 
-/// QKV, and W_attn cast on the SMs that it leaves idle, `and` as much of W_proj as there is time for. None: these are too few.
-pub(super) fn casting_qkv(chip: Chip, rows: usize, and: bool) -> Option<Launch> {
+/// QKV, and W_attn cast on the SMs that it leaves idle, and as much of W_proj as there is time for. None: these are too few.
+pub(super) fn casting_qkv(chip: Chip, rows: usize) -> Option<Launch> {
     let (launch, blocks) = (for_rows(Gemm::Qkv, rows)?, count(BLOCKS * chip.clusters[0]));
     let idle = blocks.checked_sub(launch.working).filter(|&idle| idle >= FEWEST_WORKERS)?;
-    let end = match (CAST_BESIDE_QKV * idle).saturating_sub(CHUNKS_ATTN).min(CHUNKS_PROJ) {
+    let end = match (chunks_beside_qkv(rows) * idle).saturating_sub(CHUNKS_ATTN).min(CHUNKS_PROJ) {
+        0 => CHUNKS_QKV + CHUNKS_ATTN,
         // W_fc between them is left out (cuda/cast/cast_sm90a.cuh).
-        chunks @ 1.. if and => CHUNKS - CHUNKS_PROJ + chunks,
-        _ => CHUNKS_QKV + CHUNKS_ATTN,
+        chunks => CHUNKS - CHUNKS_PROJ + chunks,
     };
     Some(Launch { grid: [blocks, 1, 1], cast: CHUNKS_QKV..end, ..launch })
 }
