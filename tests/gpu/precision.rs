@@ -425,8 +425,8 @@ pub fn every_alarm(arch: Arch) {
     // The biases of the residual branches reach no product.
     let watched = PARAMS.iter().filter(|(name, ..)| !["b_attn", "b_proj"].contains(name));
     let mut random = Random::new(90);
-    // Two more, at which attention's own blocks cast, by clusters and by blocks of 128 rows.
-    for seq_len in SIZES.into_iter().chain([700, 1200]) {
+    // More: where QKV and attention with its projection share the cast of W_proj, and where attention's own blocks cast, by clusters and by blocks of 128 rows.
+    for seq_len in SIZES.into_iter().chain([100, 700, 1200]) {
         let x = Random::new(seq_len as u64).uniforms(seq_len * D);
         let usual = call(arch, &x, &weights, Auto);
         for (name, param, _) in watched.clone() {
