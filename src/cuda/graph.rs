@@ -13,6 +13,7 @@ use super::exact::{Sleep, Waker};
 use super::launch::{Edge, Residency, Step, launch, raw};
 use super::launchers::Company;
 use super::lone::Lone;
+use super::memory::fill;
 use super::workspace::AWAKE;
 use crate::error::Error;
 use crate::options::Stream;
@@ -116,6 +117,10 @@ impl Graphs {
             ([step], Some(priority)) if alone => Some(Lone::new(step.clone(), words.clone(), addresses, priority)),
             _ => None,
         };
+        if sleep.is_some() {
+            // Of a graph that had this number before: this one's exact kernel sleeps.
+            fill(awake, 0, size_of::<u32>(), stream)?;
+        }
         let graph = Graph::new(steps, words, addresses, sleep, block::idle(device), stream)?;
         // SAFETY: the caller's promise.
         unsafe { kept.ready.insert(Ready { graph, lone }).launch_at(addresses, stream, follows) }

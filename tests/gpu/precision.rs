@@ -6,6 +6,7 @@ use std::thread;
 
 use solve::cuda::arch::Arch;
 use solve::cuda::block::{self, Buffers, Shape};
+use solve::cuda::device::Device;
 use solve::cuda::exact::Behind;
 use solve::cuda::exact_chain;
 use solve::cuda::graph::run_steps;
@@ -369,6 +370,20 @@ pub fn in_any_order(arch: Arch) {
         for (time, (output, &(kind, x_of))) in outputs.iter().zip(&picks).enumerate() {
             assert!(output.read() == wanted[kind][x_of], "call {time} of seq_len {seq_len}, weights {kind}, x {x_of}");
         }
+    }
+}
+
+/// A graph begins with its exact kernel asleep, also in the place of one that was forgotten with its own awake.
+pub fn forgotten_graphs(arch: Arch) {
+    // A device of its own: its few-token kernel counts launches from the first on.
+    let device = Box::leak(Box::new(Device::open(0, Some(arch)).expect("the device")));
+    let weights = Memory::of(&weights_of(&KINDS[1], 86));
+    // Sixteen graphs are kept, so the first one's place is the last one's.
+    for seq_len in [512, 512].into_iter().chain(33..48).chain([4; 4]) {
+        let x = Random::new(seq_len as u64).uniforms(seq_len * D);
+        let (input, output) = (Memory::of(&x), Memory::poisoned(x.len()));
+        solve_in_place(device, &tokens(&input, &output, 1, seq_len), &span(&weights), Auto).expect("solve");
+        assert!(output.read() == computed_again(arch, &x, &weights), "seq_len {seq_len} was not computed again");
     }
 }
 
