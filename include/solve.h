@@ -14,9 +14,10 @@
  * Ownership     The library keeps no pointer that it is given after the work that was asked for is done, and frees none but handles.
  * Threads       Every function may be called by any number of threads at once, on the same handle too.
  * Context       The CUDA context current in the calling thread is the same after a call.
- * Errors        No function prints, aborts or throws. A call that fails leaves output as it was, with one exception: a fault of the
- *               device during a call that waits fills host output with NaN. After such a fault every later call on that device
- *               reports SOLVE_STATUS_DRIVER. Output parameters are written on success only.
+ * Errors        No function prints, aborts or throws; but where the host has not even a megabyte left, the CPU backend ends the
+ *               process, as Rust programs do. A call that fails leaves output as it was, with one exception: where the device has
+ *               had a fault, host output is filled with NaN. After a fault every later call that needs that device reports
+ *               SOLVE_STATUS_DRIVER. Output parameters are written on success only.
  * No GPU        Without an NVIDIA driver or a usable GPU, host pointers are served by the CPU.
  */
 

@@ -56,6 +56,8 @@ pub enum Error {
     BadPointer { argument: &'static str, address: usize, access: &'static str, bytes: usize },
     #[error("out of memory: {what} needs {bytes} bytes")]
     OutOfMemory { what: &'static str, bytes: usize },
+    #[error("out of memory: {what}: {why}")]
+    Exhausted { what: &'static str, why: String },
     #[error("no usable GPU: {0}")]
     NoDevice(String),
     #[error("CUDA driver: {what} failed with error {code} ({name})")]
@@ -79,11 +81,22 @@ impl Error {
             Self::Overlap { .. } => SolveStatus::Overlap,
             Self::Mixed { .. } | Self::Elsewhere { .. } => SolveStatus::MixedMemory,
             Self::BadPointer { .. } => SolveStatus::BadPointer,
-            Self::OutOfMemory { .. } => SolveStatus::OutOfMemory,
+            Self::OutOfMemory { .. } | Self::Exhausted { .. } => SolveStatus::OutOfMemory,
             Self::NoDevice(_) => SolveStatus::NoDevice,
             Self::Driver { .. } | Self::Lost { .. } => SolveStatus::Driver,
             Self::Unsupported(_) => SolveStatus::Unsupported,
             Self::BadHandle { .. } => SolveStatus::BadHandle,
+        }
+    }
+
+    /// Whether a fault has killed the device's context, so that every later call on the device must fail too.
+    #[must_use]
+    pub fn is_fault(&self) -> bool {
+        match self {
+            Self::Lost { .. } => true,
+            // Uncorrectable ECC and NVLink errors, a destroyed context, and the faults of kernels from illegal address to launch failure.
+            Self::Driver { code, .. } => matches!(code, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721),
+            _ => false,
         }
     }
 }

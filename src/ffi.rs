@@ -1,15 +1,13 @@
 //! The C ABI: every `extern "C"`, every raw pointer of a caller, and the guard that lets no panic out. Nothing else.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::ffi::CString;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Once;
 
 use crate::backend;
 use crate::error::{Error, SolveStatus};
 use crate::options::{BlockOptions, Stream};
+use crate::panics;
 use crate::precision::SolvePrecision;
 use crate::registry;
 
@@ -53,14 +51,14 @@ pub unsafe extern "C" fn solve(x: *const f32, output: *mut f32, weights: *const 
 /// Status of this thread's latest call of solve or of a solve_block function. SOLVE_STATUS_OK before the first.
 #[unsafe(no_mangle)]
 pub extern "C" fn solve_last_status() -> SolveStatus {
-    LAST.with(|last| last.status.get())
+    STATUS.get()
 }
 
 /// What went wrong in this thread's latest call, as a sentence; "" if nothing did. The string is the library's and lives until this thread's
 /// next call of solve or of a solve_block function.
 #[unsafe(no_mangle)]
 pub extern "C" fn solve_last_error() -> *const c_char {
-    LAST.with(|last| last.message.borrow().as_deref().unwrap_or(c"").as_ptr())
+    MESSAGE.try_with(|last| last.borrow().as_deref().unwrap_or(c"").as_ptr()).unwrap_or(c"".as_ptr())
 }
 
 /// A status in words, such as "null pointer". Never null, static.
@@ -156,13 +154,8 @@ pub unsafe extern "C" fn solve_block_forward(
     stream: *mut c_void,
 ) -> SolveStatus {
     guard(|| {
-        registry::get(block.addr())?.forward(
-            x.addr(),
-            output.addr(),
-            batch,
-            seq_len,
-            Stream::from_address(stream.addr()),
-        )
+        let stream = Stream::from_address(stream.addr());
+        registry::with(block.addr(), |block| block.forward(x.addr(), output.addr(), batch, seq_len, stream))
     })
 }
 
@@ -178,7 +171,7 @@ pub unsafe extern "C" fn solve_block_update(
     weights: *const f32,
     stream: *mut c_void,
 ) -> SolveStatus {
-    guard(|| registry::get(block.addr())?.update(weights.addr(), Stream::from_address(stream.addr())))
+    guard(|| registry::with(block.addr(), |block| block.update(weights.addr(), Stream::from_address(stream.addr()))))
 }
 
 /// Waits for the block's work and frees it. Null is allowed. Graphs that captured the block must not be launched any more. A block that does
@@ -217,54 +210,21 @@ unsafe fn read_options(options: *const SolveOptions) -> Result<BlockOptions, Err
     )
 }
 
-/// What this thread's latest call came to.
-struct Last {
-    status: Cell<SolveStatus>,
-    message: RefCell<Option<CString>>,
-    guarded: Cell<bool>,
-}
-
 thread_local! {
-    static LAST: Last = const {
-        Last { status: Cell::new(SolveStatus::Ok), message: RefCell::new(None), guarded: Cell::new(false) }
-    };
+    // Without a destructor: a call from the destructor of a thread's or the process's own things finds it.
+    static STATUS: Cell<SolveStatus> = const { Cell::new(SolveStatus::Ok) };
+    // Nobody can ask for the sentence of such a call: by then this may be gone.
+    static MESSAGE: RefCell<Option<CString>> = const { RefCell::new(None) };
 }
 
 /// Runs `body` and records errors and panics alike as this thread's last status.
 fn guard(body: impl FnOnce() -> Result<(), Error>) -> SolveStatus {
-    keep_panics_quiet();
-    LAST.with(|last| last.guarded.set(true));
-    let outcome = catch_unwind(AssertUnwindSafe(body));
-    LAST.with(|last| last.guarded.set(false));
-    match outcome {
-        Ok(Ok(())) => record(SolveStatus::Ok, None),
-        Ok(Err(error)) => record(error.status(), CString::new(error.to_string()).ok()),
-        Err(panic) => record(SolveStatus::Panic, CString::new(text_of(panic.as_ref())).ok()),
-    }
-}
-
-fn record(status: SolveStatus, message: Option<CString>) -> SolveStatus {
-    LAST.with(|last| {
-        last.status.set(status);
-        last.message.replace(message);
-    });
+    let (status, message) = match panics::caught(body) {
+        Ok(Ok(())) => (SolveStatus::Ok, None),
+        Ok(Err(error)) => (error.status(), CString::new(error.to_string()).ok()),
+        Err(said) => (SolveStatus::Panic, CString::new(format!("defect in libsolve: {said}")).ok()),
+    };
+    STATUS.set(status);
+    let _ = MESSAGE.try_with(|last| last.replace(message));
     status
-}
-
-fn text_of(panic: &(dyn Any + Send)) -> String {
-    let said = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("defect in libsolve: {}", said.unwrap_or("no message"))
-}
-
-/// A panic in a guarded call is reported through the status, so it is not printed as well.
-fn keep_panics_quiet() {
-    static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        let print = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |panic| {
-            if !LAST.with(|last| last.guarded.get()) {
-                print(panic);
-            }
-        }));
-    });
 }

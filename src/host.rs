@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 
-use crate::error::{Error, SolveStatus};
+use crate::error::Error;
 use crate::span::{Span, Tokens};
 
 /// The floats of a span that is only read.
@@ -21,9 +21,9 @@ pub fn write<'a>(span: &Span) -> Result<&'a mut [f32], Error> {
     Ok(unsafe { std::slice::from_raw_parts_mut(span.address as *mut f32, span.bytes / size_of::<f32>()) })
 }
 
-/// After a fault of the device: NaN in host output, so that a caller who does not look at the status sees that something is wrong.
+/// Where the device has had a fault: NaN in host output, so that a caller who does not look at the status sees that something is wrong.
 pub fn spoil(tokens: &Tokens, error: &Error) {
-    if error.status() == SolveStatus::Driver
+    if error.is_fault()
         && let Ok(output) = write(&tokens.output)
     {
         output.fill(f32::NAN);
@@ -35,7 +35,9 @@ pub fn check(span: &Span, access: &'static str) -> Result<(), Error> {
     let Ok(maps) = File::open("/proc/self/maps") else { return Ok(()) };
     let mut covered = span.address;
     // The kernel writes the list as it is read, in the order of the addresses, at a cost that a call with few tokens would feel.
-    for line in BufReader::new(maps).lines().map_while(Result::ok) {
+    for line in BufReader::new(maps).split(b'\n').map_while(Result::ok) {
+        // The name of a mapped file may be anything.
+        let line = String::from_utf8_lossy(&line);
         let Some((start, end, permissions)) = mapping(&line) else { continue };
         if start > covered {
             break;

@@ -3,6 +3,7 @@
 use std::env;
 use std::sync::OnceLock;
 
+use crate::cuda::arch::Arch;
 use crate::error::Error;
 use crate::precision::SolvePrecision;
 
@@ -23,8 +24,8 @@ pub enum Device {
 pub struct Knobs {
     /// `SOLVE_DEVICE`
     pub device: Device,
-    /// `SOLVE_ARCH`, not yet looked up.
-    pub arch: Option<String>,
+    /// `SOLVE_ARCH`
+    pub arch: Option<Arch>,
     /// `SOLVE_PRECISION`
     pub precision: SolvePrecision,
     /// Whether this process runs under compute-sanitizer or Nsight Compute, by a variable that both set.
@@ -39,7 +40,10 @@ impl Knobs {
     }
 
     fn from_environment() -> Result<Self, Error> {
-        let value = |name| env::var(name).ok().filter(|value| !value.is_empty());
+        // What is not UTF-8 means nothing either.
+        let value = |name| {
+            env::var_os(name).map(|value| value.to_string_lossy().into_owned()).filter(|value| !value.is_empty())
+        };
         let device = match value("SOLVE_DEVICE").as_deref() {
             None => Device::Any,
             Some("cpu") => Device::Cpu,
@@ -51,8 +55,14 @@ impl Knobs {
             Some(name) => SolvePrecision::from_name(&name)
                 .ok_or_else(|| unknown("SOLVE_PRECISION", &name, "fast, exact or auto"))?,
         };
+        let arch = match value("SOLVE_ARCH") {
+            None => None,
+            Some(name) => {
+                Some(Arch::from_name(&name).ok_or_else(|| unknown("SOLVE_ARCH", &name, "sm75, sm80 or sm90a"))?)
+            }
+        };
         let instrumented = env::var_os("NVIDIA_PROCESS_INJECTION_CRASH_REPORTING").is_some();
-        Ok(Self { device, arch: value("SOLVE_ARCH"), precision, instrumented })
+        Ok(Self { device, arch, precision, instrumented })
     }
 }
 

@@ -6,7 +6,7 @@
 //!                           ├ plan      which kernels, tiles and grids (pure)
 //!                           ├ launch    the one place that launches
 //!                           └ graph     whole calls kept as CUDA graphs
-//! dims, weights, precision, options, span, error, knobs are leaves that all of them use.
+//! dims, weights, precision, options, span, error, panics, knobs are leaves that all of them use.
 //! ```
 //!
 //! Environment, read once, at the first call:
@@ -28,6 +28,7 @@ pub mod ffi;
 pub mod host;
 pub mod knobs;
 pub mod options;
+pub mod panics;
 pub mod precision;
 pub mod registry;
 pub mod span;

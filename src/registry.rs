@@ -10,9 +10,12 @@ use crate::error::Error;
 const FIRST: usize = 0x50_1bed_0001;
 
 struct Registry {
-    blocks: HashMap<usize, Arc<Block>>,
+    blocks: HashMap<usize, Arc<Entry>>,
     next: usize,
 }
+
+/// None once the block is destroyed.
+type Entry = RwLock<Option<Block>>;
 
 static REGISTRY: RwLock<Option<Registry>> = RwLock::new(None);
 
@@ -22,23 +25,30 @@ pub fn insert(block: Block) -> usize {
     let registry = guard.get_or_insert_with(|| Registry { blocks: HashMap::new(), next: FIRST });
     let handle = registry.next;
     registry.next += 2;
-    registry.blocks.insert(handle, Arc::new(block));
+    registry.blocks.insert(handle, Arc::new(RwLock::new(Some(block))));
     handle
 }
 
-/// The block of this name, alive for as long as the caller holds it.
-pub fn get(handle: usize) -> Result<Arc<Block>, Error> {
+/// Calls the block of this name, which lives at least as long as the call.
+pub fn with<T>(handle: usize, call: impl FnOnce(&Block) -> Result<T, Error>) -> Result<T, Error> {
     if handle == 0 {
         return Err(Error::Null { argument: "block" });
     }
     let guard = REGISTRY.read().unwrap_or_else(PoisonError::into_inner);
-    guard.as_ref().and_then(|registry| registry.blocks.get(&handle)).cloned().ok_or(Error::BadHandle { handle })
+    let entry = guard.as_ref().and_then(|registry| registry.blocks.get(&handle)).cloned();
+    drop(guard);
+    let entry = entry.ok_or(Error::BadHandle { handle })?;
+    let block = entry.read().unwrap_or_else(PoisonError::into_inner);
+    call(block.as_ref().ok_or(Error::BadHandle { handle })?)
 }
 
-/// Forgets the block; its memory goes with its last user.
+/// Frees the block, when the calls of it that have begun are over.
 pub fn remove(handle: usize) -> Result<(), Error> {
     let mut guard = REGISTRY.write().unwrap_or_else(PoisonError::into_inner);
-    let block = guard.as_mut().and_then(|registry| registry.blocks.remove(&handle));
+    let entry = guard.as_mut().and_then(|registry| registry.blocks.remove(&handle));
     drop(guard);
-    block.map(drop).ok_or(Error::BadHandle { handle })
+    let entry = entry.ok_or(Error::BadHandle { handle })?;
+    let block = entry.write().unwrap_or_else(PoisonError::into_inner).take();
+    drop(block);
+    Ok(())
 }

@@ -6,7 +6,10 @@ mod api;
 #[path = "common/mod.rs"]
 mod common;
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr, OsString};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 use std::ptr;
 
 use solve::cuda::driver::{check_version, toolkit_version};
@@ -23,8 +26,9 @@ use common::{Random, check_block, reference, run, weights};
 fn main() -> std::process::ExitCode {
     // SAFETY: no other thread runs yet.
     unsafe { std::env::set_var("SOLVE_DEVICE", "cpu") };
-    let tests: [(&str, fn()); 7] = [
+    let tests: [(&str, fn()); 8] = [
         ("solve_refuses_bad_input", solve_refuses_bad_input),
+        ("a_mapped_file_may_have_any_name", a_mapped_file_may_have_any_name),
         ("create_refuses_bad_options", create_refuses_bad_options),
         ("forward_and_update_refuse_bad_input", forward_and_update_refuse_bad_input),
         ("a_destroyed_block_is_an_error", a_destroyed_block_is_an_error),
@@ -106,6 +110,29 @@ fn solve_refuses_bad_input() {
     }
     solve(a, output.as_mut_ptr().expose_provenance(), c, seq_len).expect("the next good call");
     check_block(&output, &reference(&host_x, &host_weights[..WEIGHTS_LEN], 1, seq_len, false), "the next good call");
+}
+
+/// What is mapped above a file whose name is not UTF-8 is memory like any other.
+fn a_mapped_file_may_have_any_name() {
+    let mut host_weights = weights(64);
+    let mut x = Random::new(64).uniforms(D);
+    let path = std::env::temp_dir().join(OsStr::from_bytes(format!("solve {} ", std::process::id()).as_bytes()));
+    let path = PathBuf::from(OsString::from_vec([path.as_os_str().as_bytes(), b"\xe9"].concat()));
+    std::fs::write(&path, [0; 4096]).expect("a file");
+    let file = std::fs::File::open(&path).expect("the file");
+    // SAFETY: a fresh mapping below all of the program's own: an address is a wish where something else is already.
+    let mapped = unsafe {
+        let low = ptr::without_provenance_mut(0x1000_0000);
+        libc::mmap(low, 4096, libc::PROT_READ, libc::MAP_PRIVATE, file.as_raw_fd(), 0)
+    };
+    std::fs::remove_file(&path).expect("the file");
+    assert_ne!(mapped, libc::MAP_FAILED);
+    let at = x.as_mut_ptr().expose_provenance();
+    assert!(mapped.addr() < at && mapped.addr() < host_weights.as_mut_ptr().addr(), "it hides nothing");
+    let outcome = solve(at, at, host_weights.as_ptr().addr(), 1);
+    // SAFETY: mapped above.
+    unsafe { libc::munmap(mapped, 4096) };
+    outcome.expect("solve");
 }
 
 fn create_refuses_bad_options() {

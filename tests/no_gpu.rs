@@ -5,7 +5,10 @@ mod api;
 #[path = "common/mod.rs"]
 mod common;
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
+use std::time::Duration;
 use std::{env, ptr, thread};
 
 use solve::dims::D;
@@ -28,13 +31,14 @@ fn main() -> std::process::ExitCode {
         println!("{:?}", raw_solve(at, at, weights.as_ptr().addr(), 1));
         return std::process::ExitCode::SUCCESS;
     }
-    let tests: [(&str, fn()); 6] = [
+    let tests: [(&str, fn()); 7] = [
         ("solve_runs_on_the_cpu", solve_runs_on_the_cpu),
         ("a_block_runs_on_the_cpu", a_block_runs_on_the_cpu),
         ("update_changes_the_weights", update_changes_the_weights),
         ("a_gpu_that_is_asked_for_is_missed", a_gpu_that_is_asked_for_is_missed),
         ("knobs", knobs),
         ("threads", threads),
+        ("destroy_waits_for_a_forward", destroy_waits_for_a_forward),
     ];
     run(&tests)
 }
@@ -96,7 +100,7 @@ fn a_gpu_that_is_asked_for_is_missed() {
     assert!(sentence.starts_with("no usable GPU"), "{sentence}");
 }
 
-fn child(name: &str, value: &str) -> String {
+fn child(name: &str, value: impl AsRef<OsStr>) -> String {
     let program = env::current_exe().expect("this program has a path");
     let output = Command::new(program).env(TASK, "1").env(name, value).output().expect("it runs");
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -109,6 +113,8 @@ fn knobs() {
     assert!(
         child("SOLVE_PRECISION", "double").contains("SOLVE_PRECISION is \\\"double\\\", expected fast, exact or auto")
     );
+    assert!(child("SOLVE_ARCH", "volta").contains("SOLVE_ARCH is \\\"volta\\\", expected sm75, sm80 or sm90a"));
+    assert!(child("SOLVE_DEVICE", OsStr::from_bytes(b"c\xe9")).contains("SOLVE_DEVICE is"), "not UTF-8");
     for precision in ["fast", "exact", "auto"] {
         assert_eq!(child("SOLVE_PRECISION", precision).trim(), "Ok(())", "the CPU is exact");
     }
@@ -142,4 +148,26 @@ fn threads() {
         }
     });
     drop(Block(ptr::with_exposed_provenance_mut(block)));
+}
+
+/// What another thread has begun is complete when the block is gone; what comes later finds none.
+fn destroy_waits_for_a_forward() {
+    const ROWS: usize = 1024;
+    let host_weights = weights(77);
+    let block = Block::create(host_weights.as_ptr().addr(), &options(|o| o.max_tokens = ROWS as i32)).expect("create");
+    let x = Random::new(77).uniforms(ROWS * D);
+    let output = vec![f32::NAN; x.len()];
+    let (handle, from, to) = (block.0.expose_provenance(), x.as_ptr().addr(), output.as_ptr().expose_provenance());
+    let forward = thread::spawn(move || {
+        let block = std::mem::ManuallyDrop::new(Block(ptr::with_exposed_provenance_mut(handle)));
+        (block.raw_forward(from, to, 1, ROWS), block.raw_forward(from, to, 1, ROWS))
+    });
+    thread::sleep(Duration::from_millis(20));
+    // SAFETY: any handle may be destroyed.
+    assert_eq!(unsafe { solve::ffi::solve_block_destroy(block.0) }, SolveStatus::Ok);
+    // SAFETY: inside `output`, which nobody writes any more.
+    let last = unsafe { ptr::with_exposed_provenance::<f32>(to).add(x.len() - 1).read_volatile() };
+    assert!(last.is_finite(), "the forward that had begun is not complete");
+    assert_eq!(forward.join().expect("the thread"), (SolveStatus::Ok, SolveStatus::BadHandle));
+    std::mem::forget(block);
 }

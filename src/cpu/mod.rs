@@ -2,10 +2,14 @@
 //!
 //! One file per stage, each a function on row-major slices. Letters: rows = batch * seq_len, D = 768, F = 3072.
 
+use std::sync::{Mutex, OnceLock, PoisonError};
+
 use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::dims::{D, FFN, QKV};
 use crate::error::Error;
+use crate::panics;
 use crate::weights::Weights;
 
 mod attention;
@@ -27,11 +31,27 @@ const CHUNK: usize = 8 * D;
 /// The whole block: x is (batch * seq_len, D), the result has its shape. Every sequence of the batch attends to itself only.
 ///
 /// # Errors
-/// When the shape does not fit `x`, or the host has no memory for the intermediates (18 KiB a token).
+/// When the shape does not fit `x`, or the host has no memory for the intermediates (18 KiB a token) or no threads.
 pub fn forward(x: &[f32], w: Weights<'_>, batch: usize, seq_len: usize, causal: bool) -> Result<Vec<f32>, Error> {
     let rows = check_shape(x, batch, seq_len)?;
     // Enter the thread pool once: from outside it every stage would wait for a wake-up, which is what few tokens cost.
-    rayon::scope(|_| block(x, w, rows, seq_len, causal))
+    pool()?.install(|| block(x, w, rows, seq_len, causal))
+}
+
+/// The threads that all calls share. Where there are none to be had now, the next call asks again.
+fn pool() -> Result<&'static ThreadPool, Error> {
+    static POOL: OnceLock<ThreadPool> = OnceLock::new();
+    static STARTING: Mutex<()> = Mutex::new(());
+    if let Some(pool) = POOL.get() {
+        return Ok(pool);
+    }
+    let _alone = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(pool) = POOL.get() {
+        return Ok(pool);
+    }
+    let started = ThreadPoolBuilder::new().start_handler(|_| panics::quiet()).build();
+    let pool = started.map_err(|error| Error::Exhausted { what: "threads", why: error.to_string() })?;
+    Ok(POOL.get_or_init(|| pool))
 }
 
 fn block(x: &[f32], w: Weights<'_>, rows: usize, seq_len: usize, causal: bool) -> Result<Vec<f32>, Error> {

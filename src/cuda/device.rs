@@ -8,7 +8,7 @@ use sys::CUdevice_attribute_enum as Attribute;
 
 use super::arch::Arch;
 use super::block::Kernels;
-use super::driver::{check, is_sticky};
+use super::driver::check;
 use super::launchers::Launchers;
 use super::solve::Solver;
 use crate::error::Error;
@@ -65,14 +65,19 @@ impl Device {
         // SAFETY: writes one pointer.
         check("cuDevicePrimaryCtxRetain", unsafe { sys::cuDevicePrimaryCtxRetain(&mut context, number) })?;
         let context = Context(context);
-        let entered = Entered::new(context)?;
-        let kernels = Kernels::load(arch, capability, sms)?;
-        let foremost = if arch == Arch::Sm90a { highest_priority()? } else { None };
-        drop(entered);
+        let loaded = Entered::new(context).and_then(|_entered| {
+            let foremost = if arch == Arch::Sm90a { highest_priority()? } else { None };
+            Ok((Kernels::load(arch, capability, sms)?, foremost))
+        });
+        if loaded.is_err() {
+            // SAFETY: retained above, and nothing of it is kept.
+            unsafe { sys::cuDevicePrimaryCtxRelease_v2(number) };
+        }
+        let ((kernels, foremost), instrumented) = (loaded?, Knobs::get()?.instrumented);
         let mps = attribute(number, Attribute::CU_DEVICE_ATTRIBUTE_MPS_ENABLED).is_ok_and(|enabled| enabled != 0);
         let (launchers, solver) = (Launchers::new(mps), Mutex::default());
         // Not known of MPS. Under Nsight Compute such a node stays disabled, and under compute-sanitizer (both of CUDA 13.0) the launch fails.
-        let nodes_wake = !mps && !Knobs::get()?.instrumented;
+        let nodes_wake = !mps && !instrumented;
         Ok(Self {
             ordinal,
             arch,
@@ -109,7 +114,7 @@ impl Device {
         let outcome = work();
         drop(entered);
         if let Err(error) = &outcome
-            && is_sticky(error)
+            && error.is_fault()
         {
             self.lost.get_or_init(|| error.clone());
         }

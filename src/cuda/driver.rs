@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 use std::ptr;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use cudarc::driver::sys;
 
@@ -14,7 +14,14 @@ use crate::knobs::Knobs;
 
 /// The driver with the GPUs that it sees, each opened at its first use.
 pub struct Driver {
-    devices: Vec<OnceLock<Result<Device, Error>>>,
+    devices: Vec<Slot>,
+}
+
+/// A GPU, opened or not.
+#[derive(Default)]
+struct Slot {
+    device: OnceLock<Device>,
+    opening: Mutex<()>,
 }
 
 impl Driver {
@@ -50,26 +57,24 @@ impl Driver {
         if !capabilities.iter().any(|&capability| Arch::best_for(capability).is_some()) {
             return Err(Error::NoDevice(format!("compute capabilities {capabilities:?}, 7.5 or newer is needed")));
         }
-        Ok(Self { devices: capabilities.iter().map(|_| OnceLock::new()).collect() })
+        Ok(Self { devices: capabilities.iter().map(|_| Slot::default()).collect() })
     }
 
-    /// The GPU of this ordinal, on the path that its capability or `SOLVE_ARCH` picks.
+    /// The GPU of this ordinal, on the path that its capability or `SOLVE_ARCH` picks. One that cannot be opened now is tried again by the next call.
     pub fn device(&'static self, ordinal: usize) -> Result<&'static Device, Error> {
         let Some(slot) = self.devices.get(ordinal) else {
             let have = self.devices.len();
             return Err(Error::NoDevice(format!("device {ordinal} was asked for, the driver sees {have}")));
         };
-        slot.get_or_init(|| {
-            let arch = match &Knobs::get()?.arch {
-                None => None,
-                Some(name) => Some(Arch::from_name(name).ok_or_else(|| {
-                    Error::Unsupported(format!("SOLVE_ARCH is {name:?}, expected sm75, sm80 or sm90a"))
-                })?),
-            };
-            Device::open(ordinal, arch)
-        })
-        .as_ref()
-        .map_err(Clone::clone)
+        if let Some(device) = slot.device.get() {
+            return Ok(device);
+        }
+        let _alone = slot.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(device) = slot.device.get() {
+            return Ok(device);
+        }
+        let device = Device::open(ordinal, Knobs::get()?.arch)?;
+        Ok(slot.device.get_or_init(|| device))
     }
 
     /// The GPU for data on the host: the caller's current one, else the first.
@@ -116,6 +121,9 @@ pub fn check(what: &'static str, result: sys::CUresult) -> Result<(), Error> {
     if result == sys::CUresult::CUDA_SUCCESS {
         return Ok(());
     }
+    if result == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+        return Err(Error::Exhausted { what, why: "the CUDA driver finds no more of it".into() });
+    }
     let mut text = ptr::null();
     // SAFETY: writes a pointer to a static string, or null for an unknown error.
     unsafe { sys::cuGetErrorName(result, &mut text) };
@@ -126,11 +134,4 @@ pub fn check(what: &'static str, result: sys::CUresult) -> Result<(), Error> {
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     };
     Err(Error::Driver { what, code: result as u32, name })
-}
-
-/// Whether the error has killed its context, so that every later call on the device must fail too.
-#[must_use]
-pub fn is_sticky(error: &Error) -> bool {
-    // Uncorrectable ECC and NVLink errors, a destroyed context, and the faults of kernels from illegal address to launch failure.
-    matches!(error, Error::Driver { code: 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721, .. })
 }

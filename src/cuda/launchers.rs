@@ -111,12 +111,12 @@ impl Launchers {
         }
         drop(state);
         let mut state = self.write();
+        let before = state.streams;
         if state.meet(number) {
-            for end in state.ends.iter().filter_map(Weak::upgrade) {
-                end.precede(stream)?;
-            }
-            if let Some(settled) = &state.settled {
-                settled.record(stream)?;
+            if let Err(error) = state.settle(stream) {
+                // Else later calls would believe that somebody has waited.
+                state.streams = before;
+                return Err(error);
             }
             *state.settling.get_mut() = true;
         }
@@ -186,6 +186,12 @@ impl State {
             _ => Streams::Many,
         };
         self.streams == Streams::Many && before != Streams::Many
+    }
+
+    /// The first call on a second stream waits for what expected no other.
+    fn settle(&self, stream: Stream) -> Result<(), Error> {
+        self.ends.iter().filter_map(Weak::upgrade).try_for_each(|end| end.precede(stream))?;
+        self.settled.as_ref().map_or(Ok(()), |settled| settled.record(stream))
     }
 
     fn is_alone(&self, number: u64) -> bool {

@@ -9,6 +9,7 @@ use sys::CUpointer_attribute_enum as Attribute;
 
 use super::driver::check;
 use crate::error::Error;
+use crate::host;
 use crate::span::Span;
 
 /// Where a buffer is.
@@ -69,13 +70,16 @@ fn is_mapped(address: usize) -> bool {
 pub struct Common {
     /// Where they are. Managed memory goes with whatever the others are.
     pub place: Place,
+    /// The argument by which that is known.
+    pub argument: &'static str,
     /// Some of it is managed, so the host may look at it after the call.
     pub managed: bool,
 }
 
 /// Finds the place that all of these share.
 pub fn common_place(spans: &[Span]) -> Result<Common, Error> {
-    let mut common = Common { place: Place::Host, managed: false };
+    let argument = spans.first().map_or("x", |span| span.argument);
+    let mut common = Common { place: Place::Host, argument, managed: false };
     let mut decided: Option<&Span> = None;
     for (index, span) in spans.iter().enumerate() {
         if spans[..index].iter().any(|earlier| earlier.address == span.address && earlier.bytes == span.bytes) {
@@ -86,10 +90,16 @@ pub fn common_place(spans: &[Span]) -> Result<Common, Error> {
             (Place::Managed(_), _) => {
                 common.managed = true;
                 if decided.is_none() {
-                    common.place = place;
+                    (common.place, common.argument) = (place, span.argument);
                 }
             }
             (_, Some(first)) if place != common.place => {
+                // What is no memory of the device's may be no memory at all.
+                for (span, place) in [(first, common.place), (span, place)] {
+                    if place == Place::Host {
+                        host::check(span, if span.argument == "output" { "writable" } else { "readable" })?;
+                    }
+                }
                 return Err(Error::Mixed {
                     first: first.argument,
                     first_place: common.place.to_string(),
@@ -98,7 +108,7 @@ pub fn common_place(spans: &[Span]) -> Result<Common, Error> {
                 });
             }
             _ => {
-                common.place = place;
+                (common.place, common.argument) = (place, span.argument);
                 decided = Some(span);
             }
         }

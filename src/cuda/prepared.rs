@@ -84,12 +84,12 @@ impl Prepared {
             host::check(weights, "readable")?;
         }
         self.device.run(|| {
+            let mut copy = None;
             self.in_order(stream, on_host, |stream, order, run| {
                 order.alarms.forget(run == Run::Captured);
                 let mut source = *weights;
-                let copy;
                 if on_host {
-                    copy = Buffer::new(self.device, "scratch for the weights", weights.bytes)?;
+                    let copy = copy.insert(Buffer::new(self.device, "scratch for the weights", weights.bytes)?);
                     copy_in(copy.address(), weights, stream)?;
                     source.address = copy.address() as usize;
                 }
@@ -104,9 +104,7 @@ impl Prepared {
                     let layernorm1 = Span { bytes: 2 * D * size_of::<f32>(), ..source };
                     copy_in(parts.vectors + 4 * vectors::GAMMA1 as u64, &layernorm1, stream)?;
                 }
-                order.alarms.copy(parts.alarms, stream)?;
-                // The copy of the weights goes when this returns.
-                if on_host { wait(stream) } else { Ok(()) }
+                order.alarms.copy(parts.alarms, stream)
             })
         })
     }
@@ -135,8 +133,7 @@ impl Prepared {
                                 Run::Now(company) => order.graphs.run(self.device, shape, &buffers, stream, company),
                             }
                         }
-                    })?;
-                    if on_host { wait(stream) } else { Ok(()) }
+                    })
                 })
             })
             .inspect_err(|error| {
@@ -176,19 +173,19 @@ impl Prepared {
     }
 
     fn is_on_host(&self, spans: &[Span]) -> Result<bool, Error> {
-        match common_place(spans)?.place {
+        let common = common_place(spans)?;
+        match common.place {
             Place::Host => Ok(true),
             Place::Managed(_) => Ok(false),
             Place::Device(ordinal) if ordinal == self.device.ordinal => Ok(false),
             place => {
-                let argument = spans.first().map_or("x", |span| span.argument);
                 let block = format!("device {}", self.device.ordinal);
-                Err(Error::Elsewhere { argument, place: place.to_string(), block })
+                Err(Error::Elsewhere { argument: common.argument, place: place.to_string(), block })
             }
         }
     }
 
-    /// Runs `enqueue` behind the block's latest call. Into a capturing stream, of which it is told, it goes as it is, without graphs of ours: a graph's
+    /// Runs `enqueue` behind the block's latest call, and waits for it if it `waits`, but so that other launchers need not. Into a capturing stream, of which it is told, it goes as it is, without graphs of ours: a graph's
     /// launches are ordered by its owner.
     fn in_order(
         &self,
@@ -212,7 +209,8 @@ impl Prepared {
         order.stream = Some(number);
         let done = Arc::clone(&order.done);
         let end = End { event: &done, always: true };
-        launchers.enqueue(stream, end, |company| enqueue(stream, &mut order, Run::Now(company)))
+        launchers.enqueue(stream, end, |company| enqueue(stream, &mut order, Run::Now(company)))?;
+        if waits { wait(stream) } else { Ok(()) }
     }
 }
 

@@ -64,9 +64,10 @@ pub fn solve_table() {
         ("x on the host", [host, b, c], 8, MixedMemory, &["x is on the host", "weights is on device 0"]),
         ("output on the host", [a, host, c], 8, MixedMemory, &["output is on the host"]),
         ("weights short", [a, b, short.0], 8, InvalidArgument, &["weights holds", "needs 28351488"]),
-        ("x foreign", [0x10, b, c], 8, MixedMemory, &["x is on the host"]),
+        ("x foreign", [0x10, b, c], 8, BadPointer, &["x at 0x10 is not readable"]),
         ("all foreign", [0x1000, 0x100_0000, 0x2000_0000], 8, BadPointer, &["x at 0x1000 is not readable"]),
-        ("x freed", [freed(), b, c], 8, MixedMemory, &["x is on the host"]),
+        ("x freed", [freed(), b, c], 8, BadPointer, &["x at", "not readable"]),
+        ("output freed", [a, freed(), c], 8, BadPointer, &["output at", "not writable"]),
     ];
     for (name, [x, output_at, weights], seq_len, status, words) in table {
         let (got, sentence) = raw_solve(*x, *output_at, *weights, *seq_len).expect_err(name);
