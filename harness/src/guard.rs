@@ -119,6 +119,7 @@ fn drop_capabilities() {
 /// Ends the process when it reaches for the memory of another, or sends the grader a signal.
 fn filter_calls() {
     const NUMBER: u32 = 0;
+    const ARCHITECTURE: u32 = 4;
     const FIRST_ARGUMENT: u32 = 16;
     let statement = |code: u32, k: u32| sock_filter { code: code as u16, jt: 0, jf: 0, k };
     let load = |offset| statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset);
@@ -128,6 +129,16 @@ fn filter_calls() {
     let number = |call: c_long| call as u32;
 
     let mut filter = Vec::new();
+    if cfg!(target_arch = "x86_64") {
+        // Calls have other numbers for 32 bits (int 0x80) and for x32.
+        const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
+        const X32: u32 = 0x4000_0000;
+        let if_it_is = sock_filter { jt: 1, ..unless(AUDIT_ARCH_X86_64, 0) };
+        let if_below = sock_filter { jf: 1, ..statement(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, X32) };
+        for (what, skip) in [(ARCHITECTURE, if_it_is), (NUMBER, if_below)] {
+            filter.extend([load(what), skip, answer(libc::SECCOMP_RET_KILL_PROCESS)]);
+        }
+    }
     for call in [libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev] {
         filter.extend([load(NUMBER), unless(number(call), 1), answer(libc::SECCOMP_RET_KILL_PROCESS)]);
     }
