@@ -129,7 +129,7 @@ typedef enum {
   SOLVE_PRECISION_FAST = 0,
   /**
    * fp16 operands in two halves, three products: relative L2 error of output - x at most the larger of 2e-5 and 3 times that of fp32 arithmetic.
-   * On an H200 it takes 1.4 to 3.1 times as long as fast.
+   * On an H200 it takes 1.3 to 3.1 times as long as fast.
    */
   SOLVE_PRECISION_EXACT = 1,
   /**
@@ -235,7 +235,8 @@ solve_status solve_block_create(const float *weights,
                                 solve_block **block);
 
 /**
- * Runs a prepared block on batch sequences of seq_len tokens: x and output are (batch, seq_len, 768), batch * seq_len is at most max_tokens.
+ * Runs a prepared block on batch (at most 65,535) sequences of seq_len tokens: x and output are (batch, seq_len, 768), batch * seq_len is at
+ * most max_tokens.
  *
  * On a GPU: x and output are device or managed memory of the block's device. The work is enqueued on stream (a CUstream or cudaStream_t of
  * that device, null for the legacy default stream); nothing is allocated, nothing waited for, and a capturing stream gets the work into its

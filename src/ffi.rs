@@ -125,7 +125,8 @@ pub unsafe extern "C" fn solve_block_create(
     })
 }
 
-/// Runs a prepared block on batch sequences of seq_len tokens: x and output are (batch, seq_len, 768), batch * seq_len is at most max_tokens.
+/// Runs a prepared block on batch (at most 65,535) sequences of seq_len tokens: x and output are (batch, seq_len, 768), batch * seq_len is at
+/// most max_tokens.
 ///
 /// On a GPU: x and output are device or managed memory of the block's device. The work is enqueued on stream (a CUstream or cudaStream_t of
 /// that device, null for the legacy default stream); nothing is allocated, nothing waited for, and a capturing stream gets the work into its
