@@ -248,6 +248,7 @@ solve_status solve_block_create(const float *weights,
  * kernel before it ends, at the device's highest priority, as long as other streams have no calls of this library. It comes after all that
  * kernel comes after; one that was launched with programmatic stream serialization must have waited itself (griddepcontrol.wait). And no
  * cooperative grid may be launched meanwhile that has this same priority and no room beside the call.
+ * Where one sequence has numbers that are not finite, others of its batch may come out as NaN, too.
  * On the CPU: x and output are host memory, stream is null, and output is ready on return.
  *
  * The statuses of solve, and SOLVE_STATUS_BAD_HANDLE for a block that does not exist (any more), INVALID_ARGUMENT for more tokens than

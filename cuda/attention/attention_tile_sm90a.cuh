@@ -166,7 +166,8 @@ __device__ __forceinline__ void attention_init(const AttentionSmem<T>& smem, int
 #pragma unroll
     for (int g = 0; g < T::ROW_GROUPS; g++) second += attention_work<T>(seq_len, groups, g).stream;
   }
-  init_barriers(smem, {T::ROW_GROUPS - second, second > 0 ? second : T::ROW_GROUPS}, T::BLOCKS > 1 ? T::ROW_GROUPS : 0);
+  // At least 1, as a count must be: where each group has a stream of its own nobody waits for these.
+  init_barriers(smem, {max(T::ROW_GROUPS - second, 1), second > 0 ? second : T::ROW_GROUPS}, T::BLOCKS > 1 ? T::ROW_GROUPS : 0);
 }
 
 template <int ROWS, bool ONCE>

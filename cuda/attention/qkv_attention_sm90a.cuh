@@ -36,6 +36,7 @@ struct QkvAttention {
   static_assert(2 < HEAD_BLOCKS && HEAD_BLOCKS <= MOST_HEAD_BLOCKS);  // of two, none would say that a slot is taken
   using T = QkvAttentionTile;
   using S = QkvHeadShape;
+  // Of `drained`, for the thread that has waited for all phases but the last
   static constexpr int ALL_DRAINED = (S::K_BLOCKS / S::STAGES - 1) % 2, TURNED_BARRIER = 6;
   static_assert(S::K_BLOCKS % S::STAGES == 0);
 
@@ -261,11 +262,11 @@ struct QkvAttention {
       publish();
     } else {
       const int group = warp - 4 * T::CONSUMERS - 2;
-      if (group == 0) {  // tells who casts that W_qkv has been read
-        for (int s = 0; s < S::STAGES; s++) mbarrier_wait_or_fault(smem.drained(s), ALL_DRAINED);
+      measure(group);
+      if (group == 0) {  // tells who casts that W_qkv has been read: not by `drained`, whose first phase looks like its last to who has not counted them
+        for (int g = 0; g < T::ROW_GROUPS; g++) mbarrier_wait_or_fault(smem.turned(g), 0);
         if (elect_one()) add_released(args.cast.alarms + ALARMS_QKV_READ, 1);
       }
-      measure(group);
     }
   }
 };

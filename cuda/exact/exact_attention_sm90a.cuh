@@ -9,6 +9,8 @@
    tiles of K and V by turns, 32 KB each. Limiter: 768 clocks of wgmma for 64 rows x 64 keys, and the exponentials. */
 #pragma once
 
+#include <cfloat>
+
 #include "common/exp2.cuh"
 #include "common/reduce.cuh"
 #include "exact/exact_gemm_sm90a.cuh"
@@ -189,6 +191,11 @@ struct AttentionConsumer {
   }
 };
 
+// log2(e) / 8 for scores of scaled Q and K. Neither 0 nor infinite, as a masked score is, and one of zeros.
+__device__ __forceinline__ float score_scale(float inverse_scale) {
+  return fminf(fmaxf(0.125f * 1.44269504089f * inverse_scale * inverse_scale, FLT_MIN), FLT_MAX);
+}
+
 /* `inverse_scale` of Q, K and V. The result has V's scale. enter() returns when Q, K and V are there; meanwhile the
    first unit is begun on whatever lies in shared memory, as far as the probabilities: instructions that run for the
    first time come from far away, and these are the same. */
@@ -205,7 +212,7 @@ __device__ __forceinline__ void attention(uint32_t shared, const ExactArgs& args
     next(ring);
   };
   const int thread = thread_index(), warp = thread / 32, lane = thread % 32, group = uniform_group();
-  const float c = 0.125f * 1.44269504089f * inverse_scale * inverse_scale;
+  const float c = score_scale(inverse_scale);
   const int units = memory.rows / ROW_TILE * HEADS;
   int unit = crew.rank;
 #pragma unroll 1

@@ -39,7 +39,8 @@ __device__ __forceinline__ void few_norm(const float* from, const float* norm, f
     float4* const to = reinterpret_cast<float4*>(a + row * A_PITCH) + lane;
     Row x = next;
     if ((row += FEW_WARPS) < rows) fetch();
-    const float variance = x.center(), about = rsqrtf(variance), rstd = about * fmaf(-0.5f * variance * about, about, 1.5f);  // Newton
+    const float variance = x.center(), about = rsqrtf(variance), newton = fmaf(-0.5f * variance * about, about, 1.5f);
+    const float rstd = about == 0.f ? 0.f : about * newton;  // of a variance past fp32 0, as a division by it has it
 #pragma unroll
     for (int i = 0; i < PIECES; i++) {
       const float4 v = x.v[i], g = reinterpret_cast<const float4*>(norm)[32 * i + lane], b = reinterpret_cast<const float4*>(norm + D)[32 * i + lane];

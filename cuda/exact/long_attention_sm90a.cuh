@@ -253,7 +253,7 @@ __device__ __forceinline__ void long_attention(uint32_t shared, const ExactArgs&
   AttentionShare share;
   bool more = deal.next(share);
   pdl_wait();
-  const float inverse_scale = inverse(load(memory.scales() + SCALE_QKV)), c = 0.125f * 1.44269504089f * inverse_scale * inverse_scale;
+  const float inverse_scale = inverse(load(memory.scales() + SCALE_QKV)), c = score_scale(inverse_scale);
 #pragma unroll 1
   for (; more; more = deal.next(share)) {
     const AttentionUnit u(args, memory, share.unit, HEIGHT);

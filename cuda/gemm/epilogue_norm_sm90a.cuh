@@ -111,18 +111,18 @@ struct NormEpilogue : GemmEpilogue {
     constexpr int PART = (TILES + 3) / 4;
     static_assert(TILES % PART == 0, "each lane of a quad has its part, or none");
     const int first = threadIdx.x % 4 * PART;
-    const float mine = first < TILES ? 1.f : 0.f;
+    const bool mine = first < TILES;
     float2 s[2][PART];
-    await_statistics(args.statistics + static_cast<size_t>(row) * TILES + (first < TILES ? first : 0), 8 * TILES, s);
+    await_statistics(args.statistics + static_cast<size_t>(row) * TILES + (mine ? first : 0), 8 * TILES, s);
 #pragma unroll
     for (int u = 0; u < 2; u++) {
       float mean = 0.f, spread = 0.f;
 #pragma unroll
       for (int i = 0; i < PART; i++) mean += s[u][i].x;
-      mean = quad_sum(mean * mine) * (1.f / TILES);
+      mean = quad_sum(mine ? mean : 0.f) * (1.f / TILES);
 #pragma unroll
       for (int i = 0; i < PART; i++) spread += fmaf(S::BN * (s[u][i].x - mean), s[u][i].x - mean, s[u][i].y);
-      scale[u] = rsqrtf(quad_sum(spread * mine) * (1.f / S::N) + LN_EPS);
+      scale[u] = rsqrtf(quad_sum(mine ? spread : 0.f) * (1.f / S::N) + LN_EPS);
       shift[u] = -mean * scale[u];
     }
   }

@@ -68,6 +68,7 @@ fn main() -> std::process::ExitCode {
         push("precision::rescue_in_place", precision::rescue_in_place);
         push("precision::usual_after_unusual", precision::usual_after_unusual);
         push("precision::in_any_order", precision::in_any_order);
+        push("precision::finite_at_extremes", precision::finite_at_extremes);
         push("precision::forgotten_graphs", precision::forgotten_graphs);
         push("precision::one_rule", precision::one_rule);
         push("precision::every_alarm", precision::every_alarm);

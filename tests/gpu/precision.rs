@@ -56,10 +56,14 @@ fn scale_matrices(weights: &mut [f32], factor: f32) {
     scale_named(weights, "w_", factor);
 }
 
-fn loud_v(weights: &mut [f32]) {
+fn scale_v(weights: &mut [f32], factor: f32) {
     for row in weights[W_QKV.offset..W_QKV.offset + W_QKV.len].chunks_mut(QKV) {
-        row[2 * D..].iter_mut().for_each(|w| *w *= 1e5);
+        row[2 * D..].iter_mut().for_each(|w| *w *= factor);
     }
+}
+
+fn loud_v(weights: &mut [f32]) {
+    scale_v(weights, 1e5);
 }
 
 /// A few of 768, in both LayerNorms.
@@ -369,6 +373,37 @@ pub fn in_any_order(arch: Arch) {
         }
         for (time, (output, &(kind, x_of))) in outputs.iter().zip(&picks).enumerate() {
             assert!(output.read() == wanted[kind][x_of], "call {time} of seq_len {seq_len}, weights {kind}, x {x_of}");
+        }
+    }
+}
+
+/// Input at the ends of fp32, of which fp32 arithmetic makes finite numbers.
+const EXTREMES: [(&str, fn(&mut [f32]), fn(&mut [f32])); 4] = [
+    ("rows whose variance is infinite", |_| {}, |x| x[..2 * D].iter_mut().for_each(|value| *value *= 1e20)),
+    ("rows of 1e36", |_| {}, |x| x[..2 * D].iter_mut().for_each(|value| *value *= 1e36)),
+    ("W_qkv of 1e-26", |w| scale(w, W_QKV.offset, W_QKV.len, 5e-25), |_| {}),
+    ("W_v of 1e22", |w| scale_v(w, 5e23), |_| {}),
+];
+
+/// Finite everywhere, whoever computes it.
+pub fn finite_at_extremes(arch: Arch) {
+    for (name, change_weights, change_x) in EXTREMES {
+        let mut weights = weights(87);
+        change_weights(&mut weights);
+        let weights = Memory::of(&weights);
+        let [fast, exact, auto] = [Fast, Exact, Auto].map(|precision| prepared(arch, &weights, precision, true, 1100));
+        for seq_len in [2, 12, 40, 60, 100, 200, 300, 700, 1100] {
+            let mut x = Random::new(seq_len as u64).uniforms(seq_len * D);
+            change_x(&mut x);
+            for precision in [Fast, Exact, Auto] {
+                let output = call(arch, &x, &weights, precision);
+                assert!(output.iter().all(|value| value.is_finite()), "{name}: {precision:?}, seq_len {seq_len}");
+            }
+            for (block, precision) in [(&fast, Fast), (&exact, Exact), (&auto, Auto)] {
+                let output = forward(block, &x, 1);
+                let finite = output.iter().all(|value| value.is_finite());
+                assert!(finite, "{name}: a block in {precision:?}, seq_len {seq_len}");
+            }
         }
     }
 }
