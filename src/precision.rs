@@ -11,6 +11,8 @@ pub enum SolvePrecision {
     #[default]
     Fast = 0,
     /// fp16 operands in two halves, three products: relative L2 error of output - x at most the larger of 2e-5 and 3 times that of fp32 arithmetic.
+    /// On Hopper, where V's weights are more than 1e5 times as large as Q's and K's, or a bias of b_fc as far beyond all other hidden numbers, small
+    /// ones beside them may lose bits and the error is larger.
     /// On an H200 it takes 1.3 to 3.1 times as long as fast.
     Exact = 1,
     /// As fast, but computed again as exact already where weights, biases, gamma or beta are too unusual (beyond those of a freshly initialised GPT-2)

@@ -24,10 +24,12 @@ use super::common::{Random, check_block, reference, weights, worst};
 use super::oracle;
 use super::rig::{Captured, Memory, OwnStream, device, enter};
 
+type Change = fn(&mut [f32]);
+
 /// Weights, and whether fast and auto are computed again on them.
 struct Kind {
     name: &'static str,
-    change: fn(&mut [f32]),
+    change: Change,
     fast: bool,
     auto: bool,
 }
@@ -378,7 +380,7 @@ pub fn in_any_order(arch: Arch) {
 }
 
 /// Input at the ends of fp32, of which fp32 arithmetic makes finite numbers.
-const EXTREMES: [(&str, fn(&mut [f32]), fn(&mut [f32])); 4] = [
+const EXTREMES: [(&str, Change, Change); 4] = [
     ("rows whose variance is infinite", |_| {}, |x| x[..2 * D].iter_mut().for_each(|value| *value *= 1e20)),
     ("rows of 1e36", |_| {}, |x| x[..2 * D].iter_mut().for_each(|value| *value *= 1e36)),
     ("W_qkv of 1e-26", |w| scale(w, W_QKV.offset, W_QKV.len, 5e-25), |_| {}),
