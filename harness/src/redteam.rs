@@ -27,8 +27,14 @@ use crate::ui::Ui;
 struct Entry {
     name: String,
     device: Device,
+    #[serde(default = "solve")]
+    api: Api,
     /// Exit codes that are right, the first preferred.
     expect: Vec<u8>,
+}
+
+fn solve() -> Api {
+    Api::Solve
 }
 
 #[derive(Deserialize)]
@@ -148,7 +154,8 @@ pub fn redteam(args: &Red) -> Result<Reason, Failure> {
         let honest = entry.expect[0] == 0;
         for time in 0..if honest { args.repeat } else { 1 } {
             let start = Instant::now();
-            let plan = if time == 0 && !(honest && args.short) { plan.clone() } else { again(&plan, time) };
+            let plan = Plan { api: entry.api, ..plan.clone() };
+            let plan = if time == 0 && !(honest && args.short) { plan } else { again(&plan, time) };
             let library = folder.join(format!("{}.so", entry.name));
             let graded = grade(&library, &entry.name, &plan, &mut bank, &mut Ui::new(true));
             let code = graded.verdict.exit_code;

@@ -90,6 +90,7 @@ pub struct Setup {
 /// A candidate's process with its region.
 pub struct Rig {
     session: Session,
+    api: Api,
     memory: Box<dyn Memory>,
     arena: Arena,
     stream: Stream,
@@ -144,6 +145,7 @@ impl Rig {
         let nan = |i| 0x7fc0_0000 | (stream.word(i) as u32 & 0x001f_ffff);
         Ok(Self {
             session,
+            api: setup.api,
             memory,
             arena,
             stream: stream.child(1),
@@ -176,16 +178,13 @@ impl Rig {
         let before = self.last.replace((x, output)).map(|(_, output)| output);
         let (weights, weights_changed) = self.place_weights(content, stream.child(1))?;
 
-        self.memory.write(x.at, &changes.first_x(content))?;
         for (at, row) in changes.first_weights(content) {
             self.memory.write(weights.at + at, row)?;
         }
         self.guard(x)?;
         self.guard(output)?;
-        self.memory.fill(output.at, output.len, self.poison)?;
         let kept = changes.kept(self.arena.snapshot);
-
-        let call = Call {
+        let mut call = Call {
             seq: content.seq,
             x: x.at,
             output: output.at,
@@ -199,13 +198,43 @@ impl Rig {
             patches: changes.patches(x, output, weights, self.arena.snapshot),
             kept: (kept.at, kept.len),
         };
-        let (reply, wall) = self.session.ask(&Request::Call(call), self.timeout)?;
-        let Reply::Called(called) = reply else { return Err(out_of_step()) };
+        let pending_us = self.tell_weights(&mut call)?;
+        self.memory.write(x.at, &changes.first_x(content))?;
+        self.memory.fill(output.at, output.len, self.poison)?;
+        let (mut called, wall) = self.ask(call)?;
+        called.pending_us += pending_us;
         let (accuracy, rows) = (Accuracy::default(), vec![0.0; kept.len]);
         let mut done = Done { output: vec![0.0; output.len], accuracy, called, wall, kept: rows };
         self.memory.read(kept.at, &mut done.kept)?;
         self.inspect(content, manner, [x, output, weights], before, &mut done)?;
         Ok(done)
+    }
+
+    /// A handle is told of new weights in an exchange of its own: its update is not part of the time that a call is held to, and x is not there
+    /// yet to work ahead on. Returns what was pending, in us.
+    fn tell_weights(&mut self, call: &mut Call) -> Result<f64, Failure> {
+        if self.api != Api::Prepared || !std::mem::take(&mut call.weights_changed) {
+            return Ok(0.0);
+        }
+        let (weights_changed, patches, kept) = (true, Vec::new(), (0, 0));
+        let nothing = Call {
+            weights_changed,
+            snapshot: None,
+            flush: false,
+            spin_us: 0,
+            repeat: 0,
+            patches,
+            kept,
+            ..call.clone()
+        };
+        Ok(self.ask(nothing)?.0.pending_us)
+    }
+
+    fn ask(&mut self, call: Call) -> Result<(Called, Duration), Failure> {
+        match self.session.ask(&Request::Call(call), self.timeout)? {
+            (Reply::Called(called), wall) => Ok((called, wall)),
+            _ => Err(out_of_step()),
+        }
     }
 
     fn place_weights(&mut self, content: &Content, stream: Stream) -> Result<(Place, bool), Failure> {
