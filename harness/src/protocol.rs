@@ -142,8 +142,8 @@ pub struct Loaded {
 pub enum Request {
     /// Set up the device and the region.
     Attach { device: Device, crossing: Crossing, floats: usize },
-    /// Load the library.
-    Load { lib: PathBuf, api: Api },
+    /// Load the library, for calls of up to so many tokens.
+    Load { lib: PathBuf, api: Api, max_tokens: i32 },
     /// Call it.
     Call(Call),
 }

@@ -30,9 +30,10 @@ struct Options {
 
 impl Options {
     /// A handle has an option for what `solve` reads from `SOLVE_PRECISION`.
-    fn from_environment() -> Option<Self> {
-        let precision = Precision::from_str(&std::env::var("SOLVE_PRECISION").ok()?, false).ok()?.number();
-        Some(Self { size: size_of::<Self>(), device: -1, precision, causal: 0, max_tokens: 0 })
+    fn new(max_tokens: c_int) -> Self {
+        let asked = std::env::var("SOLVE_PRECISION").ok();
+        let precision = asked.and_then(|name| Precision::from_str(&name, false).ok()).unwrap_or_default().number();
+        Self { size: size_of::<Self>(), device: -1, precision, causal: 0, max_tokens }
     }
 }
 
@@ -40,6 +41,7 @@ struct Block {
     create: Create,
     forward: Forward,
     update: Update,
+    options: Options,
     handle: *mut c_void,
 }
 
@@ -69,8 +71,8 @@ fn text(function: Option<Text>) -> Option<String> {
 }
 
 impl Candidate {
-    /// Loads the library and finds what `api` needs.
-    pub fn load(path: &Path, api: Api) -> Result<(Self, Loaded), Failure> {
+    /// Loads the library and finds what `api` needs. No call of it will have more than `max_tokens`.
+    pub fn load(path: &Path, api: Api, max_tokens: c_int) -> Result<(Self, Loaded), Failure> {
         let start = Instant::now();
         // SAFETY: runs the library's constructors, which is what a candidate's process is for.
         let library = unsafe { Library::open(Some(OsStr::new(path)), RTLD_NOW | RTLD_LOCAL) }
@@ -83,6 +85,7 @@ impl Candidate {
                 create: symbol(&library, "solve_block_create")?,
                 forward: symbol(&library, "solve_block_forward")?,
                 update: symbol(&library, "solve_block_update")?,
+                options: Options::new(max_tokens),
                 handle: std::ptr::null_mut(),
             })
         })();
@@ -111,10 +114,9 @@ impl Candidate {
         let Some(block) = &mut self.block else { return Ok(()) };
         let null = std::ptr::null_mut();
         let (what, status) = if block.handle.is_null() {
-            let options = Options::from_environment();
-            let options = options.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-            // SAFETY: null options mean the defaults, others are as the interface has them; the handle's place is ours.
-            ("solve_block_create", unsafe { (block.create)(weights, options.cast(), &raw mut block.handle) })
+            let options = (&raw const block.options).cast();
+            // SAFETY: the options are as the interface has them, and the handle's place is ours.
+            ("solve_block_create", unsafe { (block.create)(weights, options, &raw mut block.handle) })
         } else if changed {
             // SAFETY: a handle from create, and weights that outlive the call.
             ("solve_block_update", unsafe { (block.update)(block.handle, weights, null) })

@@ -53,8 +53,8 @@ impl State {
                 self.worker = Some(worker(device, &crossing, floats)?);
                 Ok(Reply::Attached)
             }
-            Request::Load { lib, api } => {
-                let (candidate, loaded) = Candidate::load(&lib, api)?;
+            Request::Load { lib, api, max_tokens } => {
+                let (candidate, loaded) = Candidate::load(&lib, api, max_tokens)?;
                 self.candidate = Some(candidate);
                 Ok(Reply::Loaded(loaded))
             }

@@ -139,7 +139,8 @@ impl Rig {
     pub fn start(lib: &Path, setup: &Setup, stream: Stream) -> Result<Self, Failure> {
         let Attached { mut session, memory, arena, crossing } = Attached::new(setup)?;
         let lib = lib.canonicalize().unwrap_or_else(|_| lib.to_path_buf());
-        let (reply, _) = session.ask(&Request::Load { lib, api: setup.api }, setup.timeout)?;
+        let load = Request::Load { lib, api: setup.api, max_tokens: setup.max_seq as i32 };
+        let (reply, _) = session.ask(&load, setup.timeout)?;
         let Reply::Loaded(loaded) = reply else { return Err(out_of_step()) };
         // Two quiet NaNs with secret payloads: reading them spoils a result, and nobody writes them by chance.
         let nan = |i| 0x7fc0_0000 | (stream.word(i) as u32 & 0x001f_ffff);
