@@ -45,7 +45,9 @@ impl Session {
         let exe = std::env::current_exe().map_err(|e| broken("cannot find this executable", e))?;
         // Not by its path, where something else may lie by now.
         let mut command = Command::new("/proc/self/exe");
-        command.arg0(&exe).arg(CHILD).envs(env.iter().cloned());
+        command.arg0(&exe).arg(CHILD);
+        // What a report says was asked for is what the candidate sees, and not what the caller's shell has.
+        command.env_remove("SOLVE_PRECISION").env_remove("SOLVE_ARCH").envs(env.iter().cloned());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let link = theirs.as_raw_fd();
         // SAFETY: only async-signal-safe calls between fork and exec.

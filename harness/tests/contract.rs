@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::process::Command;
+
 use common::{candidate, folder, graded};
 
 #[test]
@@ -34,5 +36,37 @@ fn each_precision_is_held_to_its_promise() {
     for case in hard {
         let error = |of: &str| case[of]["rel_l2_delta"].as_f64().unwrap_or(f64::NAN);
         assert!(case["fp32"]["not_finite"] == 0 && error("fp32") < 1.01 * error("tf32"), "{case}");
+    }
+}
+
+/// The report names what the options ask for, so the candidate must see that and not what the caller's shell has.
+#[test]
+fn a_candidate_is_asked_for_what_the_options_say() {
+    let folder = folder("asked");
+    let (source, library, report) = (folder.join("asked.c"), folder.join("asked.so"), folder.join("report.json"));
+    let text = "#include <stdio.h>\n#include <stdlib.h>\n\
+        void solve(const float* x, float* output, const float* weights, int seq_len) {\n\
+          const char *precision = getenv(\"SOLVE_PRECISION\"), *arch = getenv(\"SOLVE_ARCH\");\n\
+          printf(\"asked for %s on %s\\n\", precision ? precision : \"nothing\", arch ? arch : \"anything\");\n\
+          fflush(stdout);\n\
+        }\n";
+    std::fs::write(&source, text).expect("a file for the test");
+    let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
+    cc.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
+    assert!(cc.status().expect("a C compiler").success());
+
+    let asked: [(&[&str], &str); 2] = [
+        (&[], "asked for nothing on anything"),
+        (&["--precision", "auto", "--arch", "sm80"], "asked for auto on sm80"),
+    ];
+    for (options, words) in asked {
+        let mut grader = Command::new(env!("CARGO_BIN_EXE_harness"));
+        grader.arg(&library).args(["--device", "cpu", "--suite", "official", "--max-case", "1", "--no-timing"]);
+        grader.args(options).arg("--json").arg(&report);
+        grader.env("SOLVE_PRECISION", "exact").env("SOLVE_ARCH", "sm75");
+        assert_eq!(grader.output().expect("the grader starts").status.code(), Some(13), "it writes no output");
+        let text = std::fs::read_to_string(&report).expect("the report is written even on failure");
+        let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        assert!(report["candidates"][0]["said"].as_str().is_some_and(|said| said.contains(words)), "{text}");
     }
 }
