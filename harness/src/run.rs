@@ -61,7 +61,7 @@ pub fn run(args: &Run) -> Result<Reason, Failure> {
             }
             report.candidates.push(graded);
             // Written after every candidate: a later one may bring the machine down.
-            files::write(args, &report, plan.rates.as_ref())?;
+            files::write(args, &report, plan.rates.as_ref(), false)?;
         }
     }
     if passed.len() > 1 && !args.record {
@@ -76,7 +76,7 @@ pub fn run(args: &Run) -> Result<Reason, Failure> {
     report.seed = format!("{:#x}", plan.seed);
     ui.line(&format!("seed {}", report.seed));
     ui.finish();
-    files::write(args, &report, plan.rates.as_ref())?;
+    files::write(args, &report, plan.rates.as_ref(), true)?;
     if args.record {
         write_record(args, &report)?;
     }

@@ -67,6 +67,16 @@ fn every_bad_input_has_its_exit_code_and_its_words() {
     nothing_runs(&folder);
 }
 
+/// A report for a pipe comes once, whole.
+#[test]
+fn a_report_goes_down_a_pipe() {
+    let honest = candidate("honest_plain", &folder("piped"));
+    let short = ["--device", "cpu", "--suite", "official", "--max-case", "2", "--no-timing", "--json", "/dev/fd/1"];
+    let (code, said) = graded(&[&[honest.as_str()], &short[..]].concat());
+    let report = said.split_once("\n{").map(|(_, rest)| format!("{{{rest}")).unwrap_or_default();
+    assert!(code == 0 && serde_json::from_str::<serde_json::Value>(&report).is_ok(), "{code}:\n{said}");
+}
+
 /// No process has a library of this folder loaded.
 fn nothing_runs(folder: &Path) {
     assert_eq!(running(folder), 0, "processes still run");
