@@ -128,7 +128,7 @@ pub struct Run {
     #[arg(long, value_name = "NAME")]
     pub baseline: Option<String>,
     /// Exit with 21 if anything is surely slower than the baseline by more than this
-    #[arg(long, value_name = "PERCENT", requires = "baseline")]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, requires = "baseline")]
     pub fail_on_regression: Option<f64>,
     /// Measure every architecture, both entry points and all lengths, and write harness/records/<gpu>.json
     #[arg(long)]
@@ -160,7 +160,7 @@ pub struct Compare {
     /// The later report
     pub new: PathBuf,
     /// Exit with 21 if anything is surely slower by more than this
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
     pub fail_on_regression: Option<f64>,
 }
 
@@ -230,6 +230,11 @@ fn parse_seed(text: &str) -> Result<u64, String> {
     parsed.map_err(|_| format!("{text:?} is no 64-bit number"))
 }
 
+fn parse_percent(text: &str) -> Result<f64, String> {
+    let percent = text.parse().ok().filter(|p: &f64| p.is_finite() && *p >= 0.0);
+    percent.ok_or_else(|| format!("{text:?} is no percentage from 0 on"))
+}
+
 fn parse_pair(text: &str) -> Result<(usize, usize), String> {
     let pair = text.split_once(',').and_then(|(a, b)| Some((a.trim().parse().ok()?, b.trim().parse().ok()?)));
     pair.ok_or_else(|| format!("{text:?} is not PASSED,FAILED"))
@@ -247,6 +252,10 @@ mod tests {
             assert!(parse_seqs(bad).is_err(), "{bad}");
         }
         assert_eq!(parse_seed("0xff"), Ok(255));
+        assert_eq!([parse_percent("0"), parse_percent("2.5")], [Ok(0.0), Ok(2.5)]);
+        for bad in ["nan", "inf", "-1", "", "1%"] {
+            assert!(parse_percent(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -106,6 +106,5 @@ fn compare(args: &cli::Compare) -> Result<reason::Reason, reason::Failure> {
     for comparison in &comparisons {
         println!("{}", comparison.sentence());
     }
-    let slower = args.fail_on_regression.is_some_and(|p| !versus::baseline::regressions(&comparisons, p).is_empty());
-    Ok(if slower { reason::Reason::Regression } else { reason::Reason::Pass })
+    versus::baseline::judge(&comparisons, args.fail_on_regression)
 }

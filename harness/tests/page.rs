@@ -56,6 +56,7 @@ fn every_file_is_written_and_the_page_shows_in_a_browser() {
     let (code, said) = graded(&["compare", &json, &path("base.json"), "--fail-on-regression", "50"]);
     assert!(code == 0 && said.contains("honest_plain.so"), "{said}");
     slower_is_a_regression(&report, &json, &path("slower.json"));
+    nothing_compared_is_no_pass(&honest, &json);
     let speed = report["candidates"][0]["speed"].as_array().expect("speeds");
     let drawn = speed.iter().find(|kind| kind["seq"] == 16).expect("single calls at seq 16");
     in_browser(Path::new(&html), drawn["samples"].as_array().map_or(usize::MAX, Vec::len));
@@ -74,6 +75,16 @@ fn slower_is_a_regression(report: &serde_json::Value, json: &str, slower: &str) 
     assert!(code == 21 && said.contains("SLOWER"), "{code}: {said}");
     let (code, said) = graded(&["compare", slower, json, "--fail-on-regression", "50"]);
     assert!(code == 0 && said.contains("FASTER"), "{code}: {said}");
+}
+
+/// Lengths that the baseline does not have, and a limit that is no number.
+fn nothing_compared_is_no_pass(honest: &str, json: &str) {
+    let short = ["--device", "cpu", "--suite", "official", "--max-case", "2", "--quick", "--seq", "3"];
+    let against = ["--baseline", json, "--fail-on-regression", "1"];
+    let (code, said) = graded(&[&[honest], &short[..], &against[..]].concat());
+    assert!(code == 2 && said.contains("no timing in common"), "{code}: {said}");
+    let (code, said) = graded(&["compare", json, json, "--fail-on-regression", "nan"]);
+    assert!(code == 2 && said.contains("no percentage"), "{code}: {said}");
 }
 
 fn in_browser(html: &Path, samples: usize) {

@@ -48,7 +48,14 @@ fn of_candidates(old: &Candidate, new: &Candidate) -> Vec<Comparison> {
     comparisons
 }
 
-/// The comparisons that are slower by surely more than so many percent.
-pub fn regressions(comparisons: &[Comparison], percent: f64) -> Vec<&Comparison> {
-    comparisons.iter().filter(|c| c.low > 1.0 + percent / 100.0).collect()
+/// Whether anything is slower by surely more than so many percent; where nothing was compared, nobody can say.
+pub fn judge(comparisons: &[Comparison], percent: Option<f64>) -> Result<Reason, Failure> {
+    let Some(percent) = percent else { return Ok(Reason::Pass) };
+    if comparisons.is_empty() {
+        let message =
+            format!("--fail-on-regression {percent} cannot be answered: the two runs have no timing in common");
+        return Err(Failure::new(Reason::Usage, message));
+    }
+    let slower = comparisons.iter().any(|c| c.low > 1.0 + percent / 100.0);
+    Ok(if slower { Reason::Regression } else { Reason::Pass })
 }
