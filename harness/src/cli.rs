@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -200,6 +201,30 @@ impl Red {
     }
 }
 
+/// The command that was given, as a shell reads it, and with the seed where one is told that was not given.
+pub fn reproduce(seed: Option<u64>) -> String {
+    again(std::env::args_os().skip(1).collect(), seed)
+}
+
+fn again(arguments: Vec<OsString>, seed: Option<u64>) -> String {
+    let mut arguments: Vec<String> = arguments.iter().map(|a| quoted(&a.to_string_lossy())).collect();
+    let given = arguments.iter().any(|a| a == "--seed" || a.starts_with("--seed="));
+    if let Some(seed) = seed.filter(|_| !given) {
+        // Behind "--" there are only candidates.
+        let end = arguments.iter().position(|a| a == "--").unwrap_or(arguments.len());
+        arguments.splice(end..end, ["--seed".into(), format!("{seed:#x}")]);
+    }
+    format!("harness/run {}", arguments.join(" "))
+}
+
+fn quoted(argument: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+%@".contains(c);
+    if !argument.is_empty() && argument.chars().all(plain) {
+        return argument.into();
+    }
+    format!("'{}'", argument.replace('\'', "'\\''"))
+}
+
 /// Lengths of sequences.
 #[derive(Clone, Debug)]
 pub struct Seqs(pub Vec<usize>);
@@ -256,6 +281,15 @@ mod tests {
         for bad in ["nan", "inf", "-1", "", "1%"] {
             assert!(parse_percent(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn the_command_is_told_as_it_was_given() {
+        let told = |arguments: &str| again(arguments.split(' ').map(OsString::from).collect(), Some(255));
+        assert_eq!(told("a.so --max-case 7 --quick"), "harness/run a.so --max-case 7 --quick --seed 0xff");
+        assert_eq!(told("run --seed=3 a.so"), "harness/run run --seed=3 a.so");
+        assert_eq!(told("--copies -- a.so"), "harness/run --copies --seed 0xff -- a.so");
+        assert_eq!(again(vec!["it's my.so".into()], None), r"harness/run 'it'\''s my.so'");
     }
 
     #[test]

@@ -50,7 +50,7 @@ use clap::Parser;
 use crate::cli::{Cli, Command};
 
 fn main() -> ExitCode {
-    if std::env::args().nth(1).as_deref() == Some(protocol::CHILD) {
+    if std::env::args_os().nth(1).is_some_and(|first| first == protocol::CHILD) {
         child::main();
     }
     guard::shield();
@@ -75,20 +75,10 @@ fn main() -> ExitCode {
     match outcome {
         Ok(reason) => ExitCode::from(reason.code()),
         Err(failure) => {
-            let arguments: Vec<String> = std::env::args().skip(1).map(quoted).collect();
-            eprintln!("{failure}\nreproduce: harness/run {}", arguments.join(" "));
+            eprintln!("{failure}\nreproduce: {}", cli::reproduce(None));
             ExitCode::from(failure.reason.code())
         }
     }
-}
-
-/// An argument as a shell reads it.
-fn quoted(argument: String) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+%@".contains(c);
-    if !argument.is_empty() && argument.chars().all(plain) {
-        return argument;
-    }
-    format!("'{}'", argument.replace('\'', "'\\''"))
 }
 
 /// Prints the build id that a library of this tree has.

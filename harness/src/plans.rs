@@ -1,6 +1,5 @@
 //! What the options ask for, as plans.
 
-use std::path::Path;
 use std::time::Duration;
 
 use crate::cases::Suite;
@@ -139,22 +138,3 @@ const RECORD: Budget = Budget {
 
 /// Samples for architectures below the GPU's own.
 const RECORD_LOWER: Budget = Budget { min_samples: 12, max_time: Duration::from_millis(250), ..RECORD };
-
-/// The command that makes a grade again.
-pub fn reproduce(plan: &Plan, path: &Path) -> String {
-    let seqs: Vec<String> = plan.seqs.iter().map(ToString::to_string).collect();
-    let mut command = format!("harness/run {} --device {:?} --seed {:#x}", path.display(), plan.device, plan.seed);
-    command.push_str(&format!(" --suite {:?} --api {}", plan.suite, plan.api.name()));
-    if let Some(precision) = plan.precision {
-        command.push_str(&format!(" --precision {}", precision.name()));
-    }
-    if let Some(arch) = &plan.arch {
-        command.push_str(&format!(" --arch {arch}"));
-    }
-    if seqs.is_empty() {
-        command.push_str(" --no-timing");
-    } else {
-        command.push_str(&format!(" --seq {}", seqs.join(",")));
-    }
-    command.to_lowercase().replace(&path.display().to_string().to_lowercase(), &path.display().to_string())
-}

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::bank::Bank;
-use crate::cli::Run;
+use crate::cli::{self, Run};
 use crate::compiler;
 use crate::gpu::Gpu;
 use crate::grade::{Plan, grade};
@@ -54,7 +54,7 @@ pub fn run(args: &Run) -> Result<Reason, Failure> {
             if graded.verdict.exit_code == 0 {
                 passed.extend(library.iter().map(|library| (name.clone(), library.clone())));
             } else {
-                graded.verdict.reproduce = Some(plans::reproduce(plan, &path));
+                graded.verdict.reproduce = Some(cli::reproduce(Some(plan.seed)));
             }
             for line in terminal::candidate(&graded) {
                 ui.line(&line);
@@ -64,9 +64,12 @@ pub fn run(args: &Run) -> Result<Reason, Failure> {
             files::write(args, &report, plan.rates.as_ref(), false)?;
         }
     }
-    if passed.len() > 1 && !args.record {
-        report.comparisons = interleaved::compare(&passed, &plan, &mut bank, &mut ui)?;
-    }
+    let compared = match passed.len() {
+        2.. if !args.record => interleaved::compare(&passed, &plan, &mut bank, &mut ui),
+        _ => Ok(Vec::new()),
+    };
+    // What was measured before a comparison broke off is kept, and the seed is told.
+    let broken_off = compared.map(|comparisons| report.comparisons = comparisons).err();
     let against = old.map(|old| baseline::compare(&old, &report)).unwrap_or_default();
     let judged = baseline::judge(&against, args.fail_on_regression);
     report.comparisons.extend(against);
@@ -79,6 +82,9 @@ pub fn run(args: &Run) -> Result<Reason, Failure> {
     files::write(args, &report, plan.rates.as_ref(), true)?;
     if args.record {
         write_record(args, &report)?;
+    }
+    if let Some(failure) = broken_off {
+        return Err(failure);
     }
     // A candidate that failed may have no times to compare.
     if report.reason() == Reason::Pass { judged } else { Ok(report.reason()) }

@@ -77,6 +77,24 @@ fn slower_is_a_regression(report: &serde_json::Value, json: &str, slower: &str) 
     assert!(code == 0 && said.contains("FASTER"), "{code}: {said}");
 }
 
+/// The line that is printed, given to a shell: the same candidate fails in the same words.
+#[test]
+fn what_is_told_to_reproduce_a_failure_does() {
+    let folder = folder("it's reproduced");
+    let wrong = candidate("one_wrong", &folder);
+    let options =
+        "--device cpu --suite full --max-case 3 --timeout 9 --weights fixed --quick --no-timing --copies --processes 2";
+    let (code, said) = graded(&[&[wrong.as_str()], &options.split(' ').collect::<Vec<_>>()[..]].concat());
+    let (_, line) = said.split_once("  reproduce: harness/run ").expect("a line to reproduce it");
+    let line = line.lines().next().expect("a command");
+    assert!(code == 12 && line.contains(options) && line.contains(" --seed 0x"), "{code}:\n{said}");
+    let again = format!("{} {line}", env!("CARGO_BIN_EXE_harness"));
+    let output = Command::new("sh").args(["-c", &again]).output().expect("a shell");
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    let verdict = |said: &str| said.split_once("  FAIL  wrong-answer").map(|(_, rest)| rest.to_string());
+    assert_eq!((output.status.code(), verdict(&told)), (Some(12), verdict(&said)), "{again}");
+}
+
 /// Lengths that the baseline does not have, and a limit that is no number.
 fn nothing_compared_is_no_pass(honest: &str, json: &str) {
     let short = ["--device", "cpu", "--suite", "official", "--max-case", "2", "--quick", "--seq", "3"];
