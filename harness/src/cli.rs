@@ -89,7 +89,7 @@ pub struct Run {
     #[arg(long, value_parser = parse_seed)]
     pub seed: Option<u64>,
     /// Seconds that a call may take
-    #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 60.0, value_name = "SECONDS", value_parser = parse_seconds)]
     pub timeout: f64,
     /// Fewer samples
     #[arg(long)]
@@ -255,6 +255,11 @@ fn parse_seed(text: &str) -> Result<u64, String> {
     parsed.map_err(|_| format!("{text:?} is no 64-bit number"))
 }
 
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|s: &f64| s.is_finite() && *s > 0.0);
+    seconds.ok_or_else(|| format!("{text:?} is no number of seconds above 0"))
+}
+
 fn parse_percent(text: &str) -> Result<f64, String> {
     let percent = text.parse().ok().filter(|p: &f64| p.is_finite() && *p >= 0.0);
     percent.ok_or_else(|| format!("{text:?} is no percentage from 0 on"))
@@ -278,8 +283,10 @@ mod tests {
         }
         assert_eq!(parse_seed("0xff"), Ok(255));
         assert_eq!([parse_percent("0"), parse_percent("2.5")], [Ok(0.0), Ok(2.5)]);
+        assert_eq!(parse_seconds("0.5"), Ok(0.5));
+        assert!(parse_seconds("0").is_err());
         for bad in ["nan", "inf", "-1", "", "1%"] {
-            assert!(parse_percent(bad).is_err(), "{bad}");
+            assert!(parse_percent(bad).is_err() && parse_seconds(bad).is_err(), "{bad}");
         }
     }
 

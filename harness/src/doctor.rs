@@ -10,6 +10,7 @@ use crate::memory::cuda::Cuda;
 use crate::protocol::{Crossing, Device, Request};
 use crate::reason::{Failure, Reason};
 use crate::session::Session;
+use crate::ui::say;
 
 /// Free memory below this is too little for a long sequence.
 const NEEDED: usize = 2 << 30;
@@ -33,7 +34,7 @@ pub fn run() -> Result<Reason, Failure> {
 }
 
 fn say(what: &str, good: bool, found: &str) {
-    println!("{} {what:<12} {found}", if good { "ok  " } else { "LOOK" });
+    say!("{} {what:<12} {found}", if good { "ok  " } else { "LOOK" });
 }
 
 fn on_gpu(gpu: &Gpu) {

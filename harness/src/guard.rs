@@ -24,7 +24,7 @@ pub fn shield() {
     }
 }
 
-/// Where the handler leaves the number of the signal.
+/// Where the handler leaves the code to exit with.
 static NOTED: AtomicI32 = AtomicI32::new(-1);
 
 /// Whether a signal has come.
@@ -32,15 +32,34 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn note(signal: c_int) {
     INTERRUPTED.store(true, Ordering::SeqCst);
-    let byte = signal as u8;
+    noted(ended_by(signal));
+}
+
+/// The exit code by which a shell tells of this signal.
+pub fn ended_by(signal: c_int) -> u8 {
+    128 + signal as u8
+}
+
+fn noted(code: u8) -> bool {
     // SAFETY: write is async-signal-safe; a local.
-    unsafe { libc::write(NOTED.load(Ordering::Relaxed), (&raw const byte).cast(), 1) };
+    unsafe { libc::write(NOTED.load(Ordering::Relaxed), (&raw const code).cast(), 1) == 1 }
+}
+
+/// Ends the grader from anywhere, as an interrupt does.
+pub fn leave(code: u8) -> ! {
+    if !noted(code) {
+        Scratch::remove();
+        std::process::exit(code.into());
+    }
+    loop {
+        std::thread::park();
+    }
 }
 
 /// Whoever interrupts the grader ends the candidate, too, and whatever that started: those have left the terminal's
 /// group, so that the terminal does not reach them. The folder for compiled candidates goes, too.
 pub fn heed_interrupts() -> std::io::Result<()> {
-    let (mut signals, writer) = std::io::pipe()?;
+    let (mut codes, writer) = std::io::pipe()?;
     NOTED.store(writer.into_raw_fd(), Ordering::Relaxed);
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: a handler that only writes a byte; who ignores a signal goes on ignoring it.
@@ -51,8 +70,8 @@ pub fn heed_interrupts() -> std::io::Result<()> {
         }
     }
     std::thread::spawn(move || {
-        let mut signal = [0u8];
-        if signals.read_exact(&mut signal).is_err() {
+        let mut code = [0u8];
+        if codes.read_exact(&mut code).is_err() {
             return;
         }
         // SAFETY: no arguments.
@@ -69,7 +88,7 @@ pub fn heed_interrupts() -> std::io::Result<()> {
             std::thread::sleep(Duration::from_millis(1));
         }
         Scratch::remove();
-        std::process::exit(128 + i32::from(signal[0]));
+        std::process::exit(code[0].into());
     });
     Ok(())
 }

@@ -3,6 +3,8 @@
 //! Two processes. The parent owns seeds, expected values, buffers, clock and verdict, and never loads a candidate;
 //! the same executable, started with a hidden argument, loads the library and calls it (`child`).
 
+#![warn(clippy::print_stdout, clippy::print_stderr, reason = "they panic where nobody reads: `ui` has what does not")]
+
 mod arena;
 mod bank;
 mod binary;
@@ -48,6 +50,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::cli::{Cli, Command};
+use crate::ui::say;
 
 fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|first| first == protocol::CHILD) {
@@ -55,7 +58,7 @@ fn main() -> ExitCode {
     }
     guard::shield();
     if let Err(error) = guard::heed_interrupts() {
-        eprintln!("warning: an interrupt will not end what a candidate starts: {error}");
+        ui::complain(format_args!("warning: an interrupt will not end what a candidate starts: {error}"));
     }
     let cli = Cli::parse();
     let outcome = match cli.command {
@@ -75,7 +78,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(reason) => ExitCode::from(reason.code()),
         Err(failure) => {
-            eprintln!("{failure}\nreproduce: {}", cli::reproduce(None));
+            ui::complain(format_args!("{failure}\nreproduce: {}", cli::reproduce(None)));
             ExitCode::from(failure.reason.code())
         }
     }
@@ -85,7 +88,7 @@ fn main() -> ExitCode {
 fn build_id() -> Result<reason::Reason, reason::Failure> {
     let id = tree::expected_build_id()
         .ok_or_else(|| reason::Failure::new(reason::Reason::Usage, "no source tree above this executable"))?;
-    println!("{id}");
+    say!("{id}");
     Ok(reason::Reason::Pass)
 }
 
@@ -94,7 +97,7 @@ fn compare(args: &cli::Compare) -> Result<reason::Reason, reason::Failure> {
     let (old, new) = (versus::baseline::read(&args.old)?, versus::baseline::read(&args.new)?);
     let comparisons = versus::baseline::compare(&old, &new);
     for comparison in &comparisons {
-        println!("{}", comparison.sentence());
+        say!("{}", comparison.sentence());
     }
     versus::baseline::judge(&comparisons, args.fail_on_regression)
 }

@@ -12,6 +12,7 @@ use crate::reason::{Failure, Reason};
 use crate::rig::{Manner, Rig};
 use crate::rng::Stream;
 use crate::run;
+use crate::ui::say;
 
 /// Prints the kernels of one warm call of each candidate at each length.
 pub fn run(args: &Run) -> Result<Reason, Failure> {
@@ -41,17 +42,24 @@ pub fn run(args: &Run) -> Result<Reason, Failure> {
 fn print(name: &str, seq: usize, kernels: &[Kernel], rates: &Rates) {
     let adds = added(kernels.iter().map(|k| (k.start_us, k.us)));
     let (total, end) = (kernels.iter().map(|k| k.us).sum::<f64>(), adds.iter().sum::<f64>());
-    println!("\n{name}, seq {seq}: {} kernels, {total:.1} us in them, {end:.1} us from first to last", kernels.len());
-    println!("A kernel that starts early waits inside its own time: `adds` is what the call takes longer for it.");
-    println!(
+    say!("\n{name}, seq {seq}: {} kernels, {total:.1} us in them, {end:.1} us from first to last", kernels.len());
+    say!("A kernel that starts early waits inside its own time: `adds` is what the call takes longer for it.");
+    say!(
         "{:>8} {:>8} {:>8} {:>8}  {:<16} {:>6} {:>5} {:>8}  kernel",
-        "start", "us", "adds", "floor", "grid", "block", "regs", "shared"
+        "start",
+        "us",
+        "adds",
+        "floor",
+        "grid",
+        "block",
+        "regs",
+        "shared"
     );
     for (k, adds) in kernels.iter().zip(adds) {
         let floor = floor_us(&k.name, seq, rates).map_or("-".into(), |f| format!("{f:.2}"));
         let [x, y, z] = k.grid;
         let block = k.block[0] * k.block[1] * k.block[2];
-        println!(
+        say!(
             "{:>8.2} {:>8.2} {adds:>8.2} {floor:>8}  {:<16} {block:>6} {:>5} {:>8}  {}",
             k.start_us,
             k.us,

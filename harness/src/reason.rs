@@ -50,7 +50,7 @@ pub const TABLE: [(Reason, u8, &str, &str); 17] = [
     (Reason::CudaError, 20, "cuda-error", "the CUDA driver reported an error"),
     (Reason::Regression, 21, "regression", "slower than the baseline by more than was allowed"),
     (Reason::TooNoisy, 22, "too-noisy", "the machine is too unsteady for a number"),
-    (Reason::Environment, 23, "environment", "no GPU where one was asked for, or its memory is taken"),
+    (Reason::Environment, 23, "environment", "no GPU where one was asked for, its memory is taken, or no build"),
 ];
 
 impl Reason {

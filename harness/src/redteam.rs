@@ -20,7 +20,7 @@ use crate::rng::{self, Stream};
 use crate::run::Scratch;
 use crate::stats::Budget;
 use crate::tree;
-use crate::ui::Ui;
+use crate::ui::{Ui, say};
 
 /// A candidate of the red team, as its manifest has it.
 #[derive(Deserialize)]
@@ -149,7 +149,7 @@ pub fn redteam(args: &Red) -> Result<Reason, Failure> {
     let plan = plan(device);
     let mut bank = Bank::new(plan.seed);
     let (mut right, mut total, mut accepted, mut honest_ones) = (0, 0, 0, 0);
-    println!("{:<28} {:>8} {:>4}  {:>6}  what was said", "candidate", "expected", "got", "s");
+    say!("{:<28} {:>8} {:>4}  {:>6}  what was said", "candidate", "expected", "got", "s");
     for entry in all.candidates.iter().filter(|e| e.device == device && args.wants(&e.name)) {
         let honest = entry.expect[0] == 0;
         for time in 0..if honest { args.repeat } else { 1 } {
@@ -166,7 +166,7 @@ pub fn redteam(args: &Red) -> Result<Reason, Failure> {
             accepted += usize::from(honest && good);
             let expected: Vec<String> = entry.expect.iter().map(ToString::to_string).collect();
             let message: String = graded.verdict.message.chars().take(110).collect();
-            println!(
+            say!(
                 "{:<28} {:>8} {:>4}{} {:>6.1}  {message}",
                 entry.name,
                 expected.join(","),
@@ -175,7 +175,7 @@ pub fn redteam(args: &Red) -> Result<Reason, Failure> {
                 start.elapsed().as_secs_f64()
             );
             if !good {
-                println!(
+                say!(
                     "  reproduce: harness/run redteam --device {} {}",
                     format!("{device:?}").to_lowercase(),
                     entry.name
@@ -183,9 +183,7 @@ pub fn redteam(args: &Red) -> Result<Reason, Failure> {
             }
         }
     }
-    println!(
-        "red team: {right} of {total} verdicts are right; honest candidates accepted: {accepted} of {honest_ones}"
-    );
+    say!("red team: {right} of {total} verdicts are right; honest candidates accepted: {accepted} of {honest_ones}");
     Ok(if right == total { Reason::Pass } else { Reason::Selftest })
 }
 
@@ -215,9 +213,9 @@ pub fn mutants(args: &Red) -> Result<Reason, Failure> {
             equivalent += 1;
         }
         let why = mutant.why.as_deref().filter(|_| mutant.expect == Expect::Equivalent).unwrap_or_default();
-        println!("{:<24} {by:<18}{} {why}", mutant.name, if expected { " " } else { "!" });
+        say!("{:<24} {by:<18}{} {why}", mutant.name, if expected { " " } else { "!" });
     }
-    println!("mutation score: {killed} of {wrong} wrong blocks are found wrong; {equivalent} others are equivalent");
+    say!("mutation score: {killed} of {wrong} wrong blocks are found wrong; {equivalent} others are equivalent");
     Ok(if surprises == 0 { Reason::Pass } else { Reason::Selftest })
 }
 

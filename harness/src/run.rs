@@ -14,7 +14,7 @@ use crate::reason::{Failure, Reason};
 use crate::record::{Record, Tests};
 use crate::report::{Report, SCHEMA, files, json, terminal};
 use crate::tree;
-use crate::ui::Ui;
+use crate::ui::{Ui, say};
 use crate::versus::{baseline, interleaved};
 
 /// Runs the command; the reason is what the process exits with.
@@ -151,7 +151,7 @@ fn write_record(args: &Run, report: &Report) -> Result<(), Failure> {
     let path = record.file(&folder);
     let _ = std::fs::create_dir_all(&folder);
     json::write(&path, &record)?;
-    println!("record written to {}", path.display());
+    say!("record written to {}", path.display());
     Ok(())
 }
 

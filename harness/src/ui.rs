@@ -1,9 +1,35 @@
-//! Progress: a bar with an estimate on a terminal, a plain line now and then elsewhere.
+//! What the grader prints, and progress: a bar with an estimate on a terminal, a plain line now and then elsewhere.
 
-use std::io::IsTerminal;
+use std::fmt::Arguments;
+use std::io::{ErrorKind, IsTerminal, Write, stderr, stdout};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::guard;
+use crate::reason::Reason;
+
+/// As `println!`, which panics where nobody reads any more.
+macro_rules! say {
+    ($($text:tt)*) => { $crate::ui::print(format_args!($($text)*)) };
+}
+pub(crate) use say;
+
+/// Prints a line. A reader that has gone ends the grader like any other program, though not by the signal: that would also come of a candidate that has
+/// gone, and leave behind what it started.
+pub fn print(line: Arguments) {
+    let Err(error) = writeln!(stdout(), "{line}") else { return };
+    if error.kind() == ErrorKind::BrokenPipe {
+        guard::leave(guard::ended_by(libc::SIGPIPE));
+    }
+    complain(format_args!("standard output cannot be written: {error}"));
+    guard::leave(Reason::Usage.code());
+}
+
+/// Prints a line for whoever still reads standard error.
+pub fn complain(line: Arguments) {
+    let _ = writeln!(stderr(), "{line}");
+}
 
 /// Where progress goes.
 pub struct Ui {
@@ -54,7 +80,7 @@ impl Ui {
             None if !self.quiet && self.last.elapsed() >= PLAIN_EVERY => {
                 self.last = Instant::now();
                 let left = seconds_left(self.start.elapsed(), self.done - 1, self.total);
-                eprintln!("[{}/{}] {what}, about {left:.0} s left", self.done, self.total);
+                complain(format_args!("[{}/{}] {what}, about {left:.0} s left", self.done, self.total));
             }
             None => {}
         }
@@ -63,8 +89,8 @@ impl Ui {
     /// A line of the result, above the bar.
     pub fn line(&self, text: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| println!("{text}")),
-            None => println!("{text}"),
+            Some(bar) => bar.suspend(|| say!("{text}")),
+            None => say!("{text}"),
         }
     }
 

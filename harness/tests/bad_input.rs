@@ -37,7 +37,7 @@ fn every_bad_input_has_its_exit_code_and_its_words() {
     let here = folder.to_str().expect("a path in UTF-8").to_string();
     let (baseline, absent) = (path("baseline.json"), path("absent.json"));
     let short = ["--device", "cpu", "--suite", "official", "--max-case", "2", "--no-timing"];
-    let table: [(&[&str], i32, &str); 18] = [
+    let table: [(&[&str], i32, &str); 19] = [
         (&[&missing], 10, "cannot be loaded: No such file"),
         (&[&text], 10, "cannot be loaded: it is no library"),
         (&[&empty], 10, "cannot be loaded: it is no library"),
@@ -53,6 +53,7 @@ fn every_bad_input_has_its_exit_code_and_its_words() {
         (&[&honest, "--baseline", &(here.clone() + "/")], 2, "Is a directory"),
         (&[&honest, "--fail-on-regression", "2"], 2, "--baseline"),
         (&[&honest, "--seq", "0"], 2, "is no length"),
+        (&[&honest, "--timeout", "nan"], 2, "no number of seconds"),
         (&[&honest, "--json", "/nonexistent/report.json"], 2, "cannot be written"),
         (&["--no-such-flag"], 2, "--no-such-flag"),
         (&[&honest], 0, "PASS"),
@@ -75,6 +76,28 @@ fn a_report_goes_down_a_pipe() {
     let (code, said) = graded(&[&[honest.as_str()], &short[..]].concat());
     let report = said.split_once("\n{").map(|(_, rest)| format!("{{{rest}")).unwrap_or_default();
     assert!(code == 0 && serde_json::from_str::<serde_json::Value>(&report).is_ok(), "{code}:\n{said}");
+}
+
+/// A reader that goes is no error of the grader's; a disk without room is told.
+#[test]
+fn output_that_nobody_takes_ends_the_grader_quietly() {
+    let folder = folder("unread");
+    let honest = candidate("honest_plain", &folder);
+    let mut grader = Command::new(env!("CARGO_BIN_EXE_harness"));
+    grader.args([&honest, "--device", "cpu", "--suite", "official", "--max-case", "2", "--no-timing"]);
+    grader.env("TMPDIR", &folder).stderr(Stdio::piped());
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("a full device");
+    let (reader, gone) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    for (stdout, code, words) in [(Stdio::from(gone), 141, ""), (full.into(), 2, "cannot be written: No space")] {
+        let output = grader.stdout(stdout).output().expect("the grader starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(words) && said.is_empty() == words.is_empty(), "{said}");
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        let left: Vec<_> = std::fs::read_dir(&folder).expect("the folder").flatten().map(|e| e.file_name()).collect();
+        assert_eq!(left, ["honest_plain.so"]);
+    }
+    nothing_runs(&folder);
 }
 
 /// No process has a library of this folder loaded.

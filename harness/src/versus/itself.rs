@@ -11,6 +11,7 @@ use crate::rig::Rig;
 use crate::rng::Stream;
 use crate::run;
 use crate::stats::{median, quantile, sorted};
+use crate::ui::say;
 
 /// Comparisons after which all processes start anew. Until then each comparison deals them out in another way.
 const ANEW: usize = 20;
@@ -70,7 +71,7 @@ fn print(seq: usize, comparisons: &[Comparison], medians: &[(f64, f64)]) -> bool
     let n = comparisons.len();
     let count = |word| comparisons.iter().filter(|c| c.word == word).count();
     let same = count(Word::Same);
-    println!(
+    say!(
         "seq {seq}: {same} of {n} SAME, {} FASTER, {} SLOWER, {} INCONCLUSIVE, {:.0} samples each",
         count(Word::Faster),
         count(Word::Slower),
@@ -79,7 +80,7 @@ fn print(seq: usize, comparisons: &[Comparison], medians: &[(f64, f64)]) -> bool
     );
     let apart = sorted(&medians.iter().map(|(a, b)| (b / a - 1.0).abs()).collect::<Vec<_>>());
     let close = apart.iter().filter(|d| **d <= APART).count();
-    println!(
+    say!(
         "seq {seq}: medians {:.2} us, {close} of {n} pairs of them within {:.1} %, {:.2} % apart in the middle, {:.2} % at 95 of 100",
         median(&medians.iter().map(|m| m.0).collect::<Vec<_>>()),
         100.0 * APART,
