@@ -155,14 +155,18 @@ fn write_record(args: &Run, report: &Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Candidates with the names to print.
+/// Candidates with the names to print: of the file, or the path where two files have one name.
 pub fn candidates(args: &Run) -> Result<Vec<(String, PathBuf)>, Failure> {
     let mut paths: Vec<PathBuf> = args.lib.iter().chain(&args.candidates).cloned().collect();
     if paths.is_empty() {
         paths.push(own_library()?);
     }
-    let name = |p: &Path| p.file_name().map_or_else(|| p.display().to_string(), |n| n.to_string_lossy().into_owned());
-    Ok(paths.into_iter().map(|p| (name(&p), p)).collect())
+    let name = |path: &Path| {
+        let alone = paths.iter().filter(|other| other.file_name() == path.file_name()).count() == 1;
+        let file = path.file_name().filter(|_| alone);
+        file.map_or_else(|| path.display().to_string(), |file| file.to_string_lossy().into_owned())
+    };
+    Ok(paths.iter().map(|path| (name(path), path.clone())).collect())
 }
 
 /// This project's library: beside the harness in a bundle, and in a build folder too.
@@ -170,4 +174,19 @@ pub fn own_library() -> Result<PathBuf, Failure> {
     let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join("libsolve.so")));
     let found = beside.filter(|path| path.exists());
     found.ok_or_else(|| Failure::new(Reason::Load, "no libsolve.so beside the harness: name a library to grade"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    #[test]
+    fn candidates_of_one_file_name_are_told_by_their_paths() {
+        let cli = Cli::parse_from(["harness", "--lib", "old/lib.so", "new/lib.so", "new/other.so"]);
+        let names: Vec<String> = candidates(&cli.run).unwrap().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["old/lib.so", "new/lib.so", "other.so"]);
+    }
 }
