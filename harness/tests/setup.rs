@@ -1,0 +1,54 @@
+//! What `harness/run` does before there is a grader, with programs that only say that they were called.
+
+mod common;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use common::{folder, skipped};
+
+fn script(path: &Path, text: &str) {
+    std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder for the test");
+    std::fs::write(path, format!("#!/bin/sh\n{text}\n")).expect("a file for the test");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("a program for the test");
+}
+
+#[test]
+fn a_compiler_is_installed_where_there_is_none_new_enough_and_no_build_is_an_unfit_environment() {
+    if ["/usr/local/cuda/bin/nvcc", "/usr/bin/nvcc", "/bin/nvcc"].iter().any(|path| Path::new(path).exists()) {
+        skipped("a machine without nvcc: this one has one");
+        return;
+    }
+    let root = folder("setup");
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    std::fs::create_dir_all(root.join("harness")).expect("a folder for the test");
+    for name in ["build.rs", "harness/run"] {
+        std::fs::copy(tree.join(name), root.join(name)).expect("a file of the tree");
+    }
+    script(&root.join("harness/toolkit"), "echo toolkit; exit $TOOLKIT");
+    script(&root.join("bin/cargo"), "echo cargo; exit $CARGO");
+    script(&root.join("target/release/harness"), "echo grader; exit 12");
+    let run = |nvcc: &str, toolkit: &str, cargo: &str| {
+        script(&root.join("bin/nvcc"), &format!("echo 'Cuda compilation tools, release {nvcc}, V{nvcc}.89'"));
+        let mut command = Command::new(root.join("harness/run"));
+        command.env_clear().env("PATH", format!("{}:/usr/bin:/bin", root.join("bin").display()));
+        let output = command.env("TOOLKIT", toolkit).env("CARGO", cargo).output().expect("a shell");
+        (String::from_utf8_lossy(&output.stdout).replace('\n', " "), output.status.code().unwrap_or(-1))
+    };
+    for (nvcc, toolkit, cargo, said, code) in [
+        ("11.8", "0", "0", "toolkit cargo grader ", 12),
+        ("12.8", "0", "0", "toolkit cargo grader ", 12),
+        ("12.9", "0", "0", "cargo grader ", 12),
+        ("12.10", "0", "0", "cargo grader ", 12),
+        ("13.0", "0", "0", "cargo grader ", 12),
+        ("11.8", "1", "0", "toolkit ", 23),
+        ("13.0", "0", "101", "cargo ", 23),
+    ] {
+        assert_eq!(
+            run(nvcc, toolkit, cargo),
+            (said.to_string(), code),
+            "nvcc {nvcc}, toolkit {toolkit}, cargo {cargo}"
+        );
+    }
+}
