@@ -37,7 +37,7 @@ pub const MOST_SHARES: usize = 144;
 pub const FLAG_BYTES: usize = 1024;
 /// Bytes of a part (cuda/attention/attention_dealt_tile_sm90a.cuh).
 pub const PART_BYTES: usize = 3 * (64 * 64 * 2 + 128 * 16);
-/// Rows of a call up to which work is not dealt out: it would gain nothing, and no multiprocessor may be left without a share.
+/// Rows of a call up to which work is not dealt out: it would gain nothing.
 pub const UNDEALT_ROWS: usize = 2048;
 /// Rows beyond which it is not either: tiles are counted by 31 bits.
 const MOST_DEALT_ROWS: usize = 1 << 20;
@@ -76,8 +76,10 @@ impl AttentionForm {
         !self.dealt || (UNDEALT_ROWS < rows && rows <= MOST_DEALT_ROWS && shape.seq_len > 64)
     }
 
-    fn suits(&self, shape: Shape) -> bool {
-        self.takes(shape) && (shape.causal || shape.seq_len <= self.most)
+    fn suits(&self, chip: Chip, shape: Shape) -> bool {
+        // Dealt out, no multiprocessor may be left without a share.
+        let fits = self.takes(shape) && (!self.dealt || dealing(shares(chip), shape, self).share > 0);
+        fits && (shape.causal || shape.seq_len <= self.most)
     }
 }
 
@@ -94,18 +96,18 @@ pub fn attention_forms(causal: bool) -> impl Iterator<Item = usize> {
 }
 
 /// Those that can do this.
-fn forms_for(shape: Shape) -> impl Iterator<Item = usize> {
-    attention_forms(shape.causal).filter(move |&form| ATTENTION[form].suits(shape))
+fn forms_for(chip: Chip, shape: Shape) -> impl Iterator<Item = usize> {
+    attention_forms(shape.causal).filter(move |&form| ATTENTION[form].suits(chip, shape))
 }
 
 pub(super) fn attention(chip: Chip, shape: Shape) -> Launch {
     let time = |form: &usize| form_time(chip, shape, &ATTENTION[*form]);
-    let form = forms_for(shape).min_by_key(time).unwrap_or(0);
+    let form = forms_for(chip, shape).min_by_key(time).unwrap_or(0);
     attention_in(chip, shape, form)
 }
 
 pub(super) fn time(chip: Chip, shape: Shape) -> usize {
-    forms_for(shape).map(|form| form_time(chip, shape, &ATTENTION[form])).min().unwrap_or(0)
+    forms_for(chip, shape).map(|form| form_time(chip, shape, &ATTENTION[form])).min().unwrap_or(0)
 }
 
 /// Time of attention in this form, in 0.01 us.

@@ -32,23 +32,28 @@ const BLOCKS: usize = 4;
 /// Tiles that share a row, which tell each other its statistics.
 pub const ROW_TILES: usize = D / COLUMNS;
 
-/// The launch of this form.
-pub(super) fn attention_proj(form: usize) -> Launch {
+/// The launch of this form. None: its blocks, which wait for each other, do not all fit the chip.
+pub(super) fn attention_proj(chip: Chip, form: usize) -> Option<Launch> {
     let AttentionProjForm { keys, shared, .. } = ATTENTION_PROJ[form];
     let blocks = count(keys / 64 * ROW_TILES * BLOCKS);
-    Launch {
+    (blocks <= room(chip)).then_some(Launch {
         kernel: Kernel::AttentionProj { form },
         grid: [blocks, 1, 1],
         threads: 384,
         shared,
         working: blocks,
         cast: NOTHING,
-    }
+    })
 }
 
 /// That of 65 to 128 rows, and W_proj from this chunk on cast on the SMs that it leaves idle. None: these are too few.
 pub(super) fn casting_attention_proj(chip: Chip, first: u32) -> Option<Launch> {
-    let (launch, blocks) = (attention_proj(CASTING), count(BLOCKS * chip.clusters[1]));
+    let (launch, blocks) = (attention_proj(chip, CASTING)?, room(chip));
     let cast = first..CHUNKS;
     (blocks >= launch.working + FEWEST_WORKERS).then_some(Launch { grid: [blocks, 1, 1], cast, ..launch })
+}
+
+/// Blocks that run at the same time.
+fn room(chip: Chip) -> u32 {
+    count(BLOCKS * chip.clusters[1])
 }

@@ -4,7 +4,7 @@
 //! where it is in one with QKV.
 //! From the caller's weights the products read them as they are up to [`DIRECT_ROWS`] rows, where none is read twice; QKV and FC, two blocks of which share
 //! what they convert, up to [`SHARED_ROWS`]. All other products read fp16 weights, each in the tile whose waves of blocks take the least time, and SMs that
-//! a kernel leaves idle cast weights for those after it.
+//! a kernel leaves idle cast weights for those after it. So does a call of fewer rows where the chip has no room for blocks that wait for each other.
 
 mod attention;
 mod attention_proj;
@@ -133,13 +133,13 @@ pub fn prepare() -> Vec<Launch> {
 
 fn many(chip: Chip, shape: Shape) -> Vec<Launch> {
     let rows = shape.rows();
-    if !shape.prepared && rows <= DIRECT_ROWS {
-        return direct_products(rows);
-    }
-    if !shape.prepared
-        && rows <= SHARED_ROWS
-        && let Some(launches) = shared_products(chip, shape)
-    {
+    let short = match rows {
+        _ if shape.prepared => prepared_products(chip, shape),
+        rows if rows <= DIRECT_ROWS => direct_products(chip, rows),
+        rows if rows <= SHARED_ROWS => shared_products(chip, shape),
+        _ => None,
+    };
+    if let Some(launches) = short {
         return launches;
     }
     if let Some(both) = qkv_attention::qkv_attention(chip, shape) {
@@ -148,9 +148,6 @@ fn many(chip: Chip, shape: Shape) -> Vec<Launch> {
     let product = |gemm| product::product(chip, gemm, rows, shape.prepared);
     let mut launches = if !shape.prepared {
         casting(chip, shape).to_vec()
-    } else if rows <= ATTENTION_PROJ[attention_proj::PREPARED].keys {
-        let both = attention_proj::attention_proj(attention_proj::PREPARED);
-        vec![layernorm(rows), product(Gemm::Qkv), both, product(Gemm::Fc)]
     } else {
         let [projection, fc] = product::apart(chip, rows);
         vec![layernorm(rows), product(Gemm::Qkv), attention::attention(chip, shape), projection, fc]
@@ -159,13 +156,22 @@ fn many(chip: Chip, shape: Shape) -> Vec<Launch> {
     launches
 }
 
-/// No cast: the first kernel normalises and copies the small parameters, the products convert the weights that they read.
-fn direct_products(rows: usize) -> Vec<Launch> {
-    let mut launches = vec![cast_layernorm(rows, 0..0)];
-    launches.extend(direct::product(Gemm::Qkv));
-    launches.push(attention_proj::attention_proj(attention_proj::DIRECT));
-    launches.extend([Gemm::Fc, Gemm::Proj].into_iter().filter_map(direct::product));
-    launches
+/// Prepared weights, and attention in the kernel of its projection. None: there are too many rows, or too few SMs.
+fn prepared_products(chip: Chip, shape: Shape) -> Option<Vec<Launch>> {
+    let rows = shape.rows();
+    if rows > ATTENTION_PROJ[attention_proj::PREPARED].keys {
+        return None;
+    }
+    let both = attention_proj::attention_proj(chip, attention_proj::PREPARED)?;
+    let [qkv, fc, proj] = [Gemm::Qkv, Gemm::Fc, Gemm::Proj].map(|gemm| product::product(chip, gemm, rows, true));
+    Some(vec![layernorm(rows), qkv, both, fc, proj])
+}
+
+/// No cast: the first kernel normalises and copies the small parameters, the products convert the weights that they read. None: there are too few SMs.
+fn direct_products(chip: Chip, rows: usize) -> Option<Vec<Launch>> {
+    let both = attention_proj::attention_proj(chip, attention_proj::DIRECT)?;
+    let [qkv, fc, proj] = [Gemm::Qkv, Gemm::Fc, Gemm::Proj].map(direct::product);
+    Some(vec![cast_layernorm(rows, 0..0), qkv?, both, fc?, proj?])
 }
 
 /// QKV and FC convert what they read; what the other two read is cast beside the kernels before each, but not beside attention where that is a kernel of its
