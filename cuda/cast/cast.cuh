@@ -40,17 +40,20 @@ __device__ inline int vector_source(int index) {
   return index - VECTOR_GAMMA1 + GAMMA1;
 }
 
-// The alarm of vectors[index]. The biases of the residual branches cannot overflow anything.
+// The alarm of vectors[index], by a whole warp, with neighbours. The biases of the residual branches cannot overflow anything.
 __device__ inline void observe_vector(unsigned* alarms, int index, float v) {
-  const auto note = [=](int alarm, float usual) { raise(alarms, alarm, fabsf(v), usual); };
-  if (index < VECTOR_B_ATTN) return note(ALARM_B_QKV, USUAL_BIAS);
-  if (index < VECTOR_GAMMA2) return;
-  if (index < VECTOR_BETA2) return note(ALARM_GAMMA2, USUAL_GAMMA);
-  if (index < VECTOR_B_FC) return note(ALARM_BETA2, USUAL_BETA);
-  if (index < VECTOR_B_PROJ) return note(ALARM_B_FC, USUAL_BIAS);
-  if (index < VECTOR_GAMMA1) return;
-  if (index < VECTOR_BETA1) return note(ALARM_GAMMA1, USUAL_GAMMA);
-  note(ALARM_BETA1, USUAL_BETA);
+  const bool residual = (index >= VECTOR_B_ATTN && index < VECTOR_GAMMA2) || (index >= VECTOR_B_PROJ && index < VECTOR_GAMMA1);
+  if (residual) return;
+  unsigned largest = __float_as_uint(v) & 0x7fffffffu;  // by the bits, of which a NaN's are the largest
+#pragma unroll
+  for (int lanes = 16; lanes > 0; lanes /= 2) largest = max(largest, __shfl_xor_sync(~0u, largest, lanes));
+  const int alarm = index < VECTOR_B_ATTN   ? ALARM_B_QKV
+                    : index < VECTOR_BETA2  ? ALARM_GAMMA2
+                    : index < VECTOR_B_FC   ? ALARM_BETA2
+                    : index < VECTOR_B_PROJ ? ALARM_B_FC
+                    : index < VECTOR_BETA1  ? ALARM_GAMMA1
+                                            : ALARM_BETA1;
+  if (threadIdx.x % 32 == 0) raise_vector(alarms, alarm, __uint_as_float(largest));
 }
 
 // Block `block` of CAST_BLOCKS. `alarms` may be null.

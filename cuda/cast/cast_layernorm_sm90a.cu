@@ -51,7 +51,6 @@ __device__ __forceinline__ int small_parameter(int i) {
 
 // By the same index. Residual biases cannot overflow anything.
 __device__ __forceinline__ void watch_vector(unsigned* alarms, int i, float v) {
-  static_assert(USUAL_BETA == USUAL_BIAS);
   const bool gamma1 = i >= VECTORS && i < VECTORS + D, gamma2 = i >= QKV + D && i < QKV + 2 * D;
   const bool residual = (i >= QKV && i < QKV + D) || (i >= VECTORS - D && i < VECTORS);
   const int alarm = i < QKV             ? ALARM_B_QKV
@@ -63,7 +62,7 @@ __device__ __forceinline__ void watch_vector(unsigned* alarms, int i, float v) {
   if (residual) return;
   // A warp's are all of one vector, and raise one alarm: of so many atomics at one address the end of the kernel would wait for each.
   const unsigned largest = __reduce_max_sync(~0u, __float_as_uint(v) & 0x7fffffffu);
-  if (threadIdx.x % 32 == 0) raise(alarms, alarm, __uint_as_float(largest), gamma1 || gamma2 ? USUAL_GAMMA : USUAL_BIAS);
+  if (threadIdx.x % 32 == 0) raise_vector(alarms, alarm, __uint_as_float(largest));
 }
 
 // Where a thread of the block has seen something unusual, all of them: an atomic for the block. A call, or what usually is skipped would take registers.

@@ -196,7 +196,7 @@ __device__ __forceinline__ float score_scale(float inverse_scale) {
   return fminf(fmaxf(0.125f * 1.44269504089f * inverse_scale * inverse_scale, FLT_MIN), FLT_MAX);
 }
 
-/* `inverse_scale` of Q, K and V. The result has V's scale. enter() returns when Q, K and V are there; meanwhile the
+/* `inverse_scale` of Q and K. The result has V's scale. enter() returns when Q, K and V are there; meanwhile the
    first unit is begun on whatever lies in shared memory, as far as the probabilities: instructions that run for the
    first time come from far away, and these are the same. */
 template <class Enter>

@@ -1,4 +1,4 @@
-/* How the exact kernels of Hopper begin, but for the one that is never launched behind a fast chain: whether there is anything to compute, and by whom. */
+/* How the resident exact kernels of Hopper begin: whether there is anything to compute, and by whom. */
 #pragma once
 
 #include "exact/exact_crew_sm90a.cuh"

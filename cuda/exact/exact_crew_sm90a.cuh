@@ -1,4 +1,4 @@
-/* Which blocks compute. In precision exact all of the grid, because the kernel is launched cooperatively. Behind a fast chain,
+/* Which blocks compute. In precision exact all of the grid, because it is launched cooperatively or alone. Behind a fast chain,
    with usually nothing to do, that would cost 2.1 to 2.9 us (H200), because such a grid starts only when every SM is free. So
    there it is a plain launch, on fewer blocks: some of them may never come while kernels of other streams, in the same
    situation, hold their SMs. They wait a while; then those that have come are the crew, and who comes later leaves. Nobody of

@@ -70,7 +70,7 @@ struct FewWeights {
       for (int e = 0; e < 4; e++)
 #pragma unroll
         for (int j = 0; j < UNIT_TILES; j++) w[s][j][e] = load_shared(from + ((16 * s + 4 * e) * UNIT + 8 * j) * 4);
-    if (scalar) return;
+    if (scalar) return fence_async_shared();  // else the caller's arrival passes these loads (mbarrier_arrive)
     float most = 0.f;
 #pragma unroll
     for (int s = 0; s < UNIT_STEPS; s++)

@@ -3,8 +3,7 @@
    Tiles of 128 x BN, BN 64 to 192, two warpgroups of 64 x BN. The ring brings the halves of a k-block of 64 in two
    pieces, hi then lo, so that the three products share them: 80 KB for 2304 clocks of wgmma at BN 192. A unit of work is
    a tile and a part of K; blocks take units block, block + blocks, .., columns fastest. The tensor cores cut off at
-   every addition, not round: in QKV and FC a sum ends there with every k-block, in the other products with every CHUNK
-   of K.
+   every addition, not round, so a sum ends there with every k-block.
    Limiter: the wgmma rate at BN 192; at BN 64 L2 to shared memory, 64 bytes a clock. */
 #pragma once
 
@@ -183,8 +182,9 @@ struct ColumnVectors {
     const int thread = thread_index(), lane = thread % 32, column = lane / 16 * 128 + thread % 128 / 32 * 32 + lane % 8 * 4;
     if (column < BN) copy_async_16(box(shared, thread) + 16 * lane, (lane / 8 % 2 ? b : a) + column);
   }
-  // a times `scale_a` and b times `scale_b`; returns where: pairs (a, b) of a column
-  __device__ static __forceinline__ uint32_t put(uint32_t shared, float scale_a, float scale_b) {
+  // a and b times what scale(column) says of each; returns where: pairs (a, b) of a column
+  template <class Scale>
+  __device__ static __forceinline__ uint32_t put(uint32_t shared, Scale scale) {
     const int thread = thread_index(), group = thread / 128;
     const uint32_t to = shared + S_VECTORS + group * (2 * WIDEST * 4), from = box(shared, thread) + thread % 32 * 4;
     copy_async_wait();
@@ -193,7 +193,8 @@ struct ColumnVectors {
     for (int i = 0; i < EACH; i++) {
       const int c = i * 128 + thread % 128;
       const auto value = [&](int at) { return __uint_as_float(load_shared_word(from + at)); };
-      if (c < BN) store_shared_2(to + 8 * c, value(256 * i) * scale_a, value(256 * i + 128) * scale_b);
+      const float2 scales = scale(c);
+      if (c < BN) store_shared_2(to + 8 * c, value(256 * i) * scales.x, value(256 * i + 128) * scales.y);
     }
     named_barrier_sync(GROUP_BARRIER + group, 128);
     return to;
@@ -225,7 +226,11 @@ __device__ __forceinline__ void product_to_images(Ring<F::SLOTS>& at, uint32_t s
     multiply<F>(d, at, shared, D / 64, thread, AddPart());
     const Scales scales = Scales::found(shared, to.half, to.parity);
     const float a_inverse = inverse(scales.norm), out_scale = scales.product;
-    uint32_t pairs = Vectors::put(shared, to.half ? a_inverse : a_inverse * out_scale, to.half ? 1.f : out_scale) + lane % 4 * 16;
+    const auto scale_of = [&](int c) {
+      const float scale = to.half ? 1.f : scales.of_column(column + c);
+      return make_float2(a_inverse * scale, scale);
+    };
+    uint32_t pairs = Vectors::put(shared, scale_of) + lane % 4 * 16;
     // As many columns at a time as are within an image wherever a tile begins
     constexpr int PIECE = F::BN % 64 == 0 ? 64 : F::BN % 32 == 0 ? 32 : 16;
     unsigned char* out = to.out + activation_at(n / 64, row, column / 64, 0) + warp % 4 * BOX_BYTES;
@@ -293,6 +298,7 @@ __device__ __forceinline__ void multiply_unit(float (&sum)[F::BN / 2], int& turn
 #pragma unroll
       for (int u = 0; u < 4; u++) sum[4 * i + u] *= u % 2 ? c.y : c.x;
     }
+    turn ^= 1;
   } else {
 #pragma unroll 1
     for (int k = 0; k < k_blocks; k += CHUNK_BLOCKS, turn ^= 1) {

@@ -48,7 +48,7 @@ __device__ __forceinline__ void feed_long_images(uint32_t shared, const ExactArg
   feed_long_product(shared, args, matrix, Cut::in<F>(1), tiles.first);
 }
 
-// out = act(h W + b) as images, and its scale for who reads it
+// out = act(h W + b) as images, and its scales for who reads it
 template <int MATRIX, class F>
 __device__ __forceinline__ void long_product_to_images(const ExactArgs& args, const LongTiles& tiles, const LongSlabs& slabs) {
   constexpr int HALF = MATRIX == MATRIX_FC, N = HALF ? FFN : QKV;
@@ -75,7 +75,11 @@ __device__ __forceinline__ void long_product_to_images(const ExactArgs& args, co
     Ring<F::SLOTS> ring;
     product_to_images<F, N % F::BN != 0>(ring, shared, N, to, memory.rows, enter, tiles.first);
   }
-  if (blockIdx.x == 0 && threadIdx.x == 0) memory.scales()[HALF ? SCALE_F : SCALE_QKV] = Scales::found(shared, HALF, 0).product;
+  if (blockIdx.x == 0 && threadIdx.x == 0) {
+    const Scales scales = Scales::found(shared, HALF, 0);
+    memory.scales()[HALF ? SCALE_F : SCALE_QK] = scales.product;
+    if (!HALF) memory.scales()[SCALE_V] = scales.value;
+  }
   slabs.split(args, shared);
 }
 
@@ -103,7 +107,7 @@ __device__ __forceinline__ void long_projection(const ExactArgs& args) {
   int turn = 0;
   pdl_wait();
   pdl_launch();  // not before: LN2 takes it for a sign that the first kernel has ended
-  const float a_inverse = inverse(load(Memory(args).scales() + (LAST ? SCALE_F : SCALE_QKV)));
+  const float a_inverse = inverse(load(Memory(args).scales() + (LAST ? SCALE_F : SCALE_V)));
 #pragma unroll 1
   for (; units.more(); units.advance()) {
     const Spot<F> spot(units);

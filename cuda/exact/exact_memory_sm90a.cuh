@@ -29,8 +29,8 @@ constexpr int V_GAMMA1 = 0, V_BETA1 = V_GAMMA1 + D, V_GAMMA2 = V_BETA1 + D, V_BE
 constexpr size_t AT_VECTORS = 256, AT_QKV = AT_VECTORS + V_LENGTH * 4, AT_ATTN = AT_QKV + size_t{4} * D * QKV,
                  AT_FC = AT_ATTN + size_t{4} * D * D, AT_PROJ = AT_FC + size_t{4} * D * FFN,
                  AT_ROWS = AT_PROJ + size_t{4} * FFN * D;
-// Where a chain of launches hands on the scales of Q | K | V and of f, floats in front of those words.
-constexpr int AT_SCALES = 96, SCALE_QKV = 0, SCALE_F = 1;
+// Where a chain of launches hands on the scales of Q and K, of V and of f, floats in front of those words.
+constexpr int AT_SCALES = 96, SCALE_QK = 0, SCALE_V = 1, SCALE_F = 2;
 // Words where the blocks with a part of the same columns meet (exact_few_sm90a.cuh), behind the one of the grid barrier; 0 before the first launch
 constexpr int AT_TILES = 128, TILE_WORDS = 32;
 static_assert(AT_TILES + 4 * TILE_WORDS <= AT_VECTORS, "in front of the vectors");
@@ -104,7 +104,7 @@ constexpr int CONSUMER_BARRIER = 1, GROUP_BARRIER = 2, STAGE_BARRIER = 4, TURN_B
 constexpr int SCALE_WARPS = 3;  // beside the one that feeds
 
 // Bytes from the 1024-byte aligned start: the ring of loads, 2 KB for each warp to write images through, vectors of the
-// tile at hand for each warpgroup, places for reductions and for the scales, the top bit of the grid barrier, barriers.
+// tile at hand for each warpgroup, places for reductions and for the scales, barriers.
 constexpr int S_RING = 0, RING_BYTES = 204800, S_BOX = S_RING + RING_BYTES, BOX_BYTES = 2048,
               S_VECTORS = S_BOX + WARPS * BOX_BYTES, S_REDUCE = S_VECTORS + 2 * 2 * WIDEST * 4,
               S_SCALES = S_REDUCE + 128, S_BARRIERS = S_REDUCE + 640, SHARED_BYTES = S_BARRIERS + 512 + 1024;

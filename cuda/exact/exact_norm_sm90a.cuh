@@ -243,18 +243,23 @@ __device__ __forceinline__ void finish_rows(const ExactArgs& args, int splits, E
   });
 }
 
-/* The scales of h = LN(.) and of what comes from h W + b. Warps that have nothing else to do find the largest gamma, beta,
-   inverse scale and bias while the product is computed; a column's inverse scale times 2^14 bounds its weights. */
+/* The scales of h = LN(.) and of what comes from h W + b, its V by itself: small Q and K keep their bits beside it. Warps that have nothing
+   else to do find the largest gamma, beta, inverse scale and bias while the product is computed; a column's inverse scale times 2^14
+   bounds its weights. */
 struct Scales {
-  float norm, product;
+  float norm, product, value;
+
+  __device__ __forceinline__ float of_column(int column) const { return column < 2 * D ? product : value; }
 
   // By SCALE_WARPS warps, `thread` counted among theirs; `n` scales and biases.
   static __device__ __forceinline__ void find(uint32_t shared, const float* gamma, const float* beta, const float* inverses,
                                               const float* biases, int n, int half, int thread) {
-    const uint32_t to = shared + S_SCALES + (half * SCALE_WARPS + thread / 32) * 16;
+    const uint32_t to = shared + S_SCALES + (half * SCALE_WARPS + thread / 32) * 32;
+    const int first = half ? n : 2 * D;
 #pragma unroll 1
-    for (int i = 0; i < 4; i++) {  // one piece of code for all: it is run once
-      const float m = largest(i == 0 ? gamma : i == 1 ? beta : i == 2 ? inverses : biases, i < 2 ? D : n, thread);
+    for (int i = 0; i < 6; i++) {  // one piece of code for all: it is run once
+      const float* from = i == 0 ? gamma : i == 1 ? beta : (i % 2 ? biases : inverses) + (i < 4 ? 0 : first);
+      const float m = largest(from, i < 2 ? D : i < 4 ? first : n - first, thread);
       if (thread % 32 == 0) store_shared_word(to + 4 * i, __float_as_uint(m));
     }
     if (thread % 32 == 0) mbarrier_arrive(shared + BAR_SCALES);
@@ -264,18 +269,23 @@ struct Scales {
   static __device__ __forceinline__ Scales found(uint32_t shared, int half, int parity) {
     mbarrier_wait_or_fault(shared + BAR_SCALES, parity);
     float4 all = make_float4(0.f, 0.f, 0.f, 0.f);
+    float2 values = make_float2(0.f, 0.f);
 #pragma unroll
     for (int i = 0; i < SCALE_WARPS; i++) {
-      const float4 v = load_shared_4(shared + S_SCALES + (half * SCALE_WARPS + i) * 16);
+      const uint32_t from = shared + S_SCALES + (half * SCALE_WARPS + i) * 32;
+      const float4 v = load_shared_4(from);
+      const float2 w = load_shared_2(from + 16);
       all = make_float4(fmaxf(all.x, v.x), fmaxf(all.y, v.y), fmaxf(all.z, v.z), fmaxf(all.w, v.w));
+      values = make_float2(fmaxf(values.x, w.x), fmaxf(values.y, w.y));
     }
-    return {scale_for(norm_bound(all.x, all.y)), scale_for(product_bound(all.x, all.y, all.z * 16384.f, all.w))};
+    const auto product = [&](float inverse, float bias) { return scale_for(product_bound(all.x, all.y, inverse * 16384.f, bias)); };
+    return {scale_for(norm_bound(all.x, all.y)), product(all.z, all.w), product(values.x, values.y)};
   }
 
  private:
   static __device__ __forceinline__ float largest(const float* p, int n, int thread) {
     constexpr int STEP = SCALE_WARPS * 32 * 4;
-    static_assert(D % STEP == 0 && QKV % STEP == 0 && FFN % STEP == 0, "the same number for every thread");
+    static_assert(D % STEP == 0 && FFN % STEP == 0, "the same number for every thread");
     float m = 0.f;
 #pragma unroll 2
     for (int i = thread * 4; i < n; i += STEP) m = fmaxf(m, magnitude(load_4(p + i)));

@@ -51,10 +51,11 @@ __device__ __forceinline__ void consume(const ExactArgs& args, uint32_t shared, 
         split_slabs<false>(args, shared, reduce, slab, others, SLABS);
       }
     }
-    const float a_inverse = inverse(Scales::found(shared, half).product);
+    const Scales scales = Scales::found(shared, half);
+    const float a_inverse = inverse(half ? scales.product : scales.value);
     gate.leave(true);
     if (half == 0) {
-      attention(shared, args, a_inverse, enter);
+      attention(shared, args, inverse(scales.product), enter);
       gate.leave(true);
     }
     const Cut cut = half ? cut_of<MATRIX_PROJ>(args) : cut_of<MATRIX_ATTN>(args);

@@ -130,6 +130,31 @@ __device__ __forceinline__ void split_slabs(const ExactArgs& args, uint32_t shar
   fence_async_shared();  // the copy engine will write where the slabs were
 }
 
+// Where vectors()[i] is in the weights.
+__device__ __forceinline__ int vector_source(int i) {
+  return i < V_GAMMA2   ? GAMMA1 + i
+         : i < V_B_QKV  ? GAMMA2 + i - V_GAMMA2
+         : i < V_B_ATTN ? B_QKV + i - V_B_QKV
+         : i < V_B_FC   ? B_ATTN + i - V_B_ATTN
+         : i < V_B_PROJ ? B_FC + i - V_B_FC
+                        : B_PROJ + i - V_B_PROJ;
+}
+
+// The alarms about the vectors, of which a warp looks at 32. The biases of the residual branches cannot overflow anything.
+__device__ __forceinline__ void watch_vectors(const ExactArgs& args) {
+  for (int i = crew.rank * CONSUMERS + thread_index(); i < V_B_PROJ; i += crew.size * CONSUMERS) {
+    if (i >= V_B_ATTN && i < V_B_FC) continue;
+    const int alarm = i < V_BETA1     ? ALARM_GAMMA1
+                      : i < V_GAMMA2  ? ALARM_BETA1
+                      : i < V_BETA2   ? ALARM_GAMMA2
+                      : i < V_B_QKV   ? ALARM_BETA2
+                      : i < V_B_ATTN  ? ALARM_B_QKV
+                                      : ALARM_B_FC;
+    const unsigned largest = __reduce_max_sync(~0u, __float_as_uint(__ldg(args.weights + vector_source(i))) & 0x7fffffffu);
+    if (i % 32 == 0) raise_vector(args.alarms, alarm, __uint_as_float(largest));
+  }
+}
+
 // The vectors, and, when preparing, the alarms about them and the plain weights. All blocks share the work: a load that misses
 // every cache takes a microsecond, so each thread has one of them.
 template <bool PREPARE>
@@ -140,28 +165,9 @@ __device__ __forceinline__ void copy_vectors(const ExactArgs& args) {
   for (int j = thread; j < each; j += CONSUMERS) {
     const int i = crew.rank * each + j;
     if (i >= LENGTH) break;
-    const auto in = [&](int begin, int end) { return i >= begin && i < end; };
-    int from, alarm = -1;
-    float usual = USUAL_BIAS;
-    if (in(V_GAMMA1, V_GAMMA2)) {
-      from = GAMMA1 + i;
-      alarm = i < V_BETA1 ? ALARM_GAMMA1 : ALARM_BETA1, usual = i < V_BETA1 ? USUAL_GAMMA : USUAL_BETA;
-    } else if (in(V_GAMMA2, V_B_QKV)) {
-      from = GAMMA2 + i - V_GAMMA2;
-      alarm = i < V_BETA2 ? ALARM_GAMMA2 : ALARM_BETA2, usual = i < V_BETA2 ? USUAL_GAMMA : USUAL_BETA;
-    } else if (in(V_B_QKV, V_B_ATTN)) {
-      from = B_QKV + i - V_B_QKV, alarm = ALARM_B_QKV;
-    } else if (in(V_B_ATTN, V_B_FC)) {
-      from = B_ATTN + i - V_B_ATTN;
-    } else if (in(V_B_FC, V_B_PROJ)) {
-      from = B_FC + i - V_B_FC, alarm = ALARM_B_FC;
-    } else {
-      from = B_PROJ + i - V_B_PROJ;
-    }
-    const float v = __ldg(args.weights + from);
-    memory.vectors()[i] = v;
-    if (PREPARE && alarm >= 0) raise(args.alarms, alarm, fabsf(v), usual);
+    memory.vectors()[i] = __ldg(args.weights + vector_source(i));
   }
+  if (PREPARE) watch_vectors(args);
   const int first = crew.rank * CONSUMERS + thread, step = crew.size * CONSUMERS;
   if (PREPARE)
     for (int i = first; i < WEIGHTS_LEN; i += 8 * step) {

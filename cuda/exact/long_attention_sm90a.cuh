@@ -229,7 +229,7 @@ struct LongConsumer {
   }
 };
 
-// The result has the scale of Q, K and V. HALVES: a block has a unit of 64 rows, of which each warpgroup has every second tile of keys.
+// The result has V's scale. HALVES: a block has a unit of 64 rows, of which each warpgroup has every second tile of keys.
 template <bool HALVES, class Deal>
 __device__ __forceinline__ void long_attention(uint32_t shared, const ExactArgs& args, Deal deal) {
   constexpr int HEIGHT = HALVES ? ROW_TILE / 2 : ROW_TILE;
@@ -253,7 +253,7 @@ __device__ __forceinline__ void long_attention(uint32_t shared, const ExactArgs&
   AttentionShare share;
   bool more = deal.next(share);
   pdl_wait();
-  const float inverse_scale = inverse(load(memory.scales() + SCALE_QKV)), c = score_scale(inverse_scale);
+  const float inverse_scale = inverse(load(memory.scales() + SCALE_QK)), c = score_scale(inverse_scale);
 #pragma unroll 1
   for (; more; more = deal.next(share)) {
     const AttentionUnit u(args, memory, share.unit, HEIGHT);

@@ -27,20 +27,20 @@ struct Bystander {
     if (index < 0) return;
     const int lane = threadIdx.x % 32;
     for (int i = 32 * (index * WARPS + threadIdx.x / 32); i < 4 * D + QKV + FFN; i += 32 * count * WARPS) {
-      const auto look = [&](const float* p, int alarm, float usual) {
+      const auto look = [&](const float* p, int alarm) {
         const unsigned bits = __float_as_uint(load_early_word(p + lane)) & 0x7fffffffu;
         const float largest = __uint_as_float(__reduce_max_sync(0xffffffffu, bits));
-        if (lane == 0 && raise(alarms, alarm, largest, usual)) loud = 1;
+        if (lane == 0 && raise_vector(alarms, alarm, largest)) loud = 1;
       };
       const int beta = i / D % 2;
       if (i < 2 * D)
-        look(v.norm1 + i, beta ? ALARM_BETA1 : ALARM_GAMMA1, beta ? USUAL_BETA : USUAL_GAMMA);
+        look(v.norm1 + i, beta ? ALARM_BETA1 : ALARM_GAMMA1);
       else if (i < 4 * D)
-        look(v.norm2 + i - 2 * D, beta ? ALARM_BETA2 : ALARM_GAMMA2, beta ? USUAL_BETA : USUAL_GAMMA);
+        look(v.norm2 + i - 2 * D, beta ? ALARM_BETA2 : ALARM_GAMMA2);
       else if (i < 4 * D + QKV)
-        look(v.b_qkv + i - 4 * D, ALARM_B_QKV, USUAL_BIAS);
+        look(v.b_qkv + i - 4 * D, ALARM_B_QKV);
       else
-        look(v.b_fc + i - 4 * D - QKV, ALARM_B_FC, USUAL_BIAS);
+        look(v.b_fc + i - 4 * D - QKV, ALARM_B_FC);
     }
   }
 };

@@ -7,8 +7,9 @@ use crate::precision::SolvePrecision;
 pub const ALARMS: usize = 16;
 /// The largest weight of each matrix, in the order of the weights.
 const LARGEST: [usize; 4] = [0, 1, 2, 3];
-/// That some weights are small.
+/// That some weights are small, or so many bits further on, zero.
 pub const TINY: usize = 8;
+const VANISHED: u32 = 8;
 const GAMMA1: usize = 9;
 const BETA1: usize = 10;
 const GAMMA2: usize = 11;
@@ -25,34 +26,42 @@ const USUAL_BIAS: f32 = 0.101;
 /// The largest number of fp16, and |x - mean| rstd in a row.
 const HALF_MAX: f32 = 65504.0;
 const NORM_MAX: f32 = 27.72;
+/// Weights beyond these would make too much of what fp16 loses of small operands.
+const ATTN_MAX: f32 = 1024.0;
+const PROJ_MAX: f32 = 512.0;
+/// What vanishes in fp16 beside less than this does no harm.
+const LOUD: f32 = 16.0;
 
-/// Whether the fast result must not stand. Fast: fp16 might overflow, or lose small weights beside large values. Auto: anything is unusual.
+/// Whether the fast result must not stand. Fast: fp16 might overflow, or lose small weights beside large values. Auto: anything is unusual, but for zeros.
 #[must_use]
 pub fn must_rescue(alarms: &[u32; ALARMS], precision: SolvePrecision) -> bool {
-    let raised = alarms.iter().any(|&word| word != 0);
+    let tiny = alarms[TINY] & ((1 << VANISHED) - 1) != 0;
+    let large = alarms.iter().enumerate().any(|(alarm, &word)| alarm != TINY && word != 0);
     match precision {
         SolvePrecision::Exact => true,
-        SolvePrecision::Auto => raised,
-        SolvePrecision::Fast => raised && must_rescue_fast(alarms),
+        SolvePrecision::Auto => tiny || large,
+        SolvePrecision::Fast => (tiny && large) || is_beyond_fp16(alarms),
     }
 }
 
-fn must_rescue_fast(alarms: &[u32; ALARMS]) -> bool {
+fn is_beyond_fp16(alarms: &[u32; ALARMS]) -> bool {
     let value = |alarm: usize, usual: f32| if alarms[alarm] == 0 { usual } else { f32::from_bits(alarms[alarm]) };
     let [qkv, attn, fc, proj] = LARGEST.map(|alarm| value(alarm, USUAL_WEIGHT));
     let (gamma1, beta1) = (value(GAMMA1, USUAL_GAMMA), value(BETA1, USUAL_BETA));
     let (gamma2, beta2) = (value(GAMMA2, USUAL_GAMMA), value(BETA2, USUAL_BETA));
-    let values = [
+    let operands = [
         NORM_MAX * gamma1 + beta1,
         NORM_MAX * gamma2 + beta2,
         D as f32 * qkv * (gamma1 + beta1) + value(B_QKV, USUAL_BIAS),
         D as f32 * fc * (gamma2 + beta2) + value(B_FC, USUAL_BIAS),
-        attn,
-        proj,
     ];
-    let fits = values.iter().all(|&value| value < HALF_MAX); // false, too, where anything is not a number
-    let large = alarms.iter().enumerate().any(|(alarm, &word)| alarm != TINY && word != 0);
-    !fits || (alarms[TINY] != 0 && large)
+    // False, too, where anything is not a number
+    let fits = operands.iter().all(|&value| value < HALF_MAX) && attn < ATTN_MAX && proj < PROJ_MAX;
+    let loudest =
+        [qkv, attn, fc, proj, gamma1, beta1, gamma2, beta2, value(B_QKV, USUAL_BIAS), value(B_FC, USUAL_BIAS)]
+            .into_iter()
+            .fold(0.0, f32::max);
+    !fits || (alarms[TINY] >> VANISHED != 0 && loudest > LOUD)
 }
 
 #[cfg(test)]
@@ -72,15 +81,21 @@ mod tests {
     #[test]
     fn fast_is_rescued_where_fp16_might_not_do() {
         assert_eq!(rescued(&[]), [false, true, false]);
-        let unusual = [(LARGEST[0], 3.0), (GAMMA1, 20.0), (B_FC, 5.0), (TINY, 1.0)];
+        let unusual = [(LARGEST[0], 3.0), (GAMMA1, 20.0), (B_FC, 5.0), (TINY, f32::from_bits(2))];
         for raised in &unusual {
             assert_eq!(rescued(std::slice::from_ref(raised)), [false, true, true], "{raised:?}");
         }
         assert_eq!(rescued(&unusual), [true; 3], "small weights beside large values");
+        let [zeros, tiny] = [1 << VANISHED, 1].map(|bits| (TINY, f32::from_bits(bits)));
+        assert_eq!(rescued(&[zeros]), [false, true, false]);
+        assert_eq!(rescued(&[zeros, (LARGEST[2], 3.0)]), [false, true, true]);
+        assert_eq!(rescued(&[zeros, (B_FC, 17.0)]), [true; 3], "zeros beside large values");
+        assert_eq!(rescued(&[tiny, (B_FC, 0.2)]), [true; 3]);
         let beyond = [
             (LARGEST[0], 66.0),
-            (LARGEST[1], 65504.0),
+            (LARGEST[1], 1024.0),
             (LARGEST[2], 66.0),
+            (LARGEST[3], 512.0),
             (LARGEST[3], f32::INFINITY),
             (GAMMA1, 2400.0),
             (BETA2, 65500.0),
@@ -105,6 +120,7 @@ mod tests {
         assert_eq!(after(alarm, "ALARM_LARGEST") as usize, LARGEST[0]);
         assert_eq!(after(alarm, "ALARM_TINY") as usize, TINY);
         assert_eq!(after(alarm, "ALARMS") as usize, ALARMS);
+        assert_eq!(after(alarm, "VANISHED") as u32, VANISHED);
         let names = ["TINY", "GAMMA1", "BETA1", "GAMMA2", "BETA2", "B_QKV", "B_FC"];
         let places = names.map(|name| alarm.find(&format!("  ALARM_{name}")));
         assert!(places.iter().all(Option::is_some) && places.is_sorted(), "they follow each other: {places:?}");
@@ -117,6 +133,14 @@ mod tests {
         ] {
             assert_eq!(after(alarm, name), value, "{name}");
         }
-        assert_eq!([after(exact, "HALF_MAX"), after(exact, "NORM_MAX")], [HALF_MAX, NORM_MAX]);
+        for (name, value) in [
+            ("HALF_MAX", HALF_MAX),
+            ("NORM_MAX", NORM_MAX),
+            ("ATTN_MAX", ATTN_MAX),
+            ("PROJ_MAX", PROJ_MAX),
+            ("LOUD", LOUD),
+        ] {
+            assert_eq!(after(exact, name), value, "{name}");
+        }
     }
 }
