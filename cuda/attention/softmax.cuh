@@ -46,11 +46,11 @@ struct Softmax {
     }
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
-      const float shift = reference[r] * SCALE;
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
-        const float low = exp2_approx(scores[r / 2][j][r % 2 * 2] * SCALE - shift);
-        const float high = exp2_approx(scores[r / 2][j][r % 2 * 2 + 1] * SCALE - shift);
+        // Subtracted first: of large scores a product would leave its rounding, beyond fp16.
+        const float low = exp2_approx((scores[r / 2][j][r % 2 * 2] - reference[r]) * SCALE);
+        const float high = exp2_approx((scores[r / 2][j][r % 2 * 2 + 1] - reference[r]) * SCALE);
         sum[r] += low + high;
         weights[r / 2][j / 2][j % 2 * 2 + r % 2] = pack_half2(low, high);
       }

@@ -55,7 +55,8 @@ struct OnlineSoftmax {
   __device__ __forceinline__ bool too_small(const float (&s)[SCORES]) const {
     float top[2];
     largest(s, top);
-    return __any_sync(0xffffffffu, top[0] > reference[0] + HEADROOM || top[1] > reference[1] + HEADROOM);
+    // By the difference, which is exact: of large scores a sum may be rounded to more, and p be beyond fp16.
+    return __any_sync(0xffffffffu, top[0] - reference[0] > HEADROOM || top[1] - reference[1] > HEADROOM);
   }
 
   // Moves them; what was summed up must be multiplied by `rescale`.

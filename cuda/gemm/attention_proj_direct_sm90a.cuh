@@ -154,12 +154,12 @@ struct AttentionProj {
 #pragma unroll
     for (int u = 0; u < 2; u++) {
       top[u] = fmaxf(top[u], __shfl_xor_sync(~0u, top[u], 1));
-      top[u] = -SCALE * fmaxf(top[u], __shfl_xor_sync(~0u, top[u], 2));
+      top[u] = fmaxf(top[u], __shfl_xor_sync(~0u, top[u], 2));
       sum[u] = 0.f;
     }
 #pragma unroll
     for (int i = 0; i < KEYS / 2; i++) {
-      s[i] = exp2_fast(fmaf(s[i], SCALE, top[i / 2 % 2]));
+      s[i] = exp2_fast((s[i] - top[i / 2 % 2]) * SCALE);  // subtracted first: of large scores a product would leave its rounding, beyond fp16
       sum[i / 2 % 2] += s[i];
     }
 #pragma unroll

@@ -25,8 +25,7 @@ struct alignas(8) ResidualFacts {
 
 /* However the weights are aligned with each other, what attention adds spreads at most 768 times as far as that (each of two matrices stretches a
    vector by at most 768^.5 times what it does to a usual one), and no number of a row is farther from its mean than 768^.5 times the spread: below
-   2^15. Not 0 either, which an infinite
-   variance would make of it: LN2 is beta2 then, as the factor is 0. */
+   2^15. Not 0 either, which an infinite variance would make of it: LN2 is beta2 then, as the factor is 0. */
 __device__ __forceinline__ RowFacts row_facts(float mean, float variance, ResidualFacts residual) {
   const float rstd = rsqrtf(variance + residual.variance + LN_EPS);
   return {mean + residual.mean, __uint_as_float(max(__float_as_uint(rstd) & 0x7f800000u, 0x00800000u))};
