@@ -8,11 +8,12 @@ pub enum SolvePrecision {
     /// fp16 operands. The error is at most the larger of 1e-3 + 1e-3 |reference| and 1.3 times that of operands rounded to TF32. The kernels watch the
     /// weights as they read them: where some are so large that fp16 might overflow, or so small that it might lose them, the device
     /// computes the call again as SOLVE_PRECISION_EXACT, without the host. Such a call takes 1.4 to 3 times as long as one in that precision.
+    /// It may be larger where rows of x, which nobody watches, spread less than 1e-5 and matrices or gamma are several times the usual, and where rounding
+    /// decides between the largest scores of an all but one-hot softmax.
     #[default]
     Fast = 0,
     /// fp16 operands in two halves, three products: relative L2 error of output - x at most the larger of 2e-5 and 3 times that of fp32 arithmetic.
-    /// On Hopper, where V's weights are more than 1e5 times as large as Q's and K's, or a bias of b_fc as far beyond all other hidden numbers, small
-    /// ones beside them may lose bits and the error is larger.
+    /// Where some columns of V, or of the hidden layer, are more than 1e5 times as large as others that count, these may lose bits and the error is larger.
     /// On an H200 it takes 1.3 to 3.1 times as long as fast.
     Exact = 1,
     /// As fast, but computed again as exact already where weights, biases, gamma or beta are too unusual (beyond those of a freshly initialised GPT-2)

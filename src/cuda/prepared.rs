@@ -185,8 +185,8 @@ impl Prepared {
         }
     }
 
-    /// Runs `enqueue` behind the block's latest call, and waits for it if it `waits`, but so that other launchers need not. Into a capturing stream, of which it is told, it goes as it is, without graphs of ours: a graph's
-    /// launches are ordered by its owner.
+    /// Runs `enqueue` behind the block's latest call, and waits for it if it `waits`, but so that other launchers need not. Into a capturing stream, of which
+    /// it is told, it goes as it is, without graphs of ours: a graph's launches are ordered by its owner.
     fn in_order(
         &self,
         stream: Stream,

@@ -63,6 +63,7 @@ fn main() -> std::process::ExitCode {
         push("block::long_sequence", block::long_sequence);
         push("precision::exact", precision::exact);
         push("precision::exact_of_many_rows", precision::exact_of_many_rows);
+        push("precision::exact_on_uneven_weights", precision::exact_on_uneven_weights);
         push("precision::exact_repeats", precision::exact_repeats);
         push("precision::rescue", precision::rescue);
         push("precision::rescue_in_place", precision::rescue_in_place);
@@ -73,6 +74,7 @@ fn main() -> std::process::ExitCode {
         push("precision::one_rule", precision::one_rule);
         push("precision::every_alarm", precision::every_alarm);
         push("precision::blocks", precision::blocks);
+        push("precision::quiet_blocks", precision::quiet_blocks);
         push("precision::update", precision::update);
         push("precision::update_at_once", precision::update_at_once);
         push("precision::update_in_graphs", precision::update_in_graphs);
