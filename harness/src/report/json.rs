@@ -51,7 +51,12 @@ fn replaceable(path: &Path) -> io::Result<Option<PathBuf>> {
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let beside = folder(path).join(format!(".solve-harness-{:016x}.part", rng::secret()));
     let mut file = File::create_new(&beside)?;
-    let written = file.write_all(text.as_bytes()).and_then(|()| fs::rename(&beside, path));
+    let allow_as_before = |file: &File| match fs::metadata(path) {
+        Ok(before) => file.set_permissions(before.permissions()),
+        Err(_) => Ok(()),
+    };
+    let written =
+        allow_as_before(&file).and_then(|()| file.write_all(text.as_bytes())).and_then(|()| fs::rename(&beside, path));
     if written.is_err() {
         let _ = fs::remove_file(&beside);
     }
@@ -70,7 +75,7 @@ fn failed(path: &Path, error: impl std::fmt::Display) -> Failure {
 mod tests {
     use std::io::Read;
     use std::os::fd::AsRawFd;
-    use std::os::unix::fs::{FileTypeExt, symlink};
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 
     use super::*;
 
@@ -87,6 +92,7 @@ mod tests {
         let kept = |name: &str| fs::read_to_string(at(name)).unwrap();
         fs::create_dir(at("below")).unwrap();
         fs::write(at("below/report.json"), "old").unwrap();
+        fs::set_permissions(at("below/report.json"), fs::Permissions::from_mode(0o640)).unwrap();
         fs::write(at("link.part"), "mine").unwrap();
         fs::write(at("below/report.part"), "mine").unwrap();
         symlink("below/report.json", at("link.json")).unwrap();
@@ -96,6 +102,7 @@ mod tests {
             assert!(at(name).is_symlink() && kept(name) == "new", "{name}");
         }
         assert_eq!([kept("below/report.json"), kept("below/new.json")], ["new", "new"]);
+        assert_eq!(fs::metadata(at("below/report.json")).unwrap().permissions().mode() & 0o777, 0o640);
         assert_eq!([kept("link.part"), kept("below/report.part")], ["mine", "mine"]);
         symlink("circle.json", at("circle.json")).unwrap();
         assert!(write_text(&at("circle.json"), "new").is_err() && at("circle.json").is_symlink());
