@@ -91,7 +91,7 @@ const fn of_twist(twist: Twist) -> Flavour {
 }
 
 /// The hard suite: each with a short and a long length, and others between them where that is not enough.
-const CONTRACT: [(&str, &str, &[usize], Flavour); 22] = [
+const CONTRACT: [(&str, &str, &[usize], Flavour); 24] = [
     ("bias-.02", "biases N(0, 0.02)", &[7, 1024], Flavour { bias: 0.02, ..CHALLENGE }),
     ("bias-1", "biases N(0, 1)", &[1, 600], Flavour { bias: 1.0, ..CHALLENGE }),
     ("x-zero", "x = 0", &[1, 1024], of_x(X::Zero)),
@@ -115,6 +115,13 @@ const CONTRACT: [(&str, &str, &[usize], Flavour); 22] = [
     ("ffn-range", "hidden layer beyond 65,504", &[7, 4096], of_twist(Twist::Range)),
     ("aligned", "sums of one sign that `b_proj` takes away again", &[65, 1024], of_twist(Twist::Aligned)),
     ("gamma-x80", "a few elements of gamma 80 times as large", &[1, 1024], of_twist(Twist::GammaOutliers)),
+    ("pruned", "a head and 32 hidden numbers pruned, gamma around 8", &[80, 600], of_twist(Twist::Pruned)),
+    (
+        "quiet-norm",
+        "gamma1 around 1e-6, weights of v and `W_attn` N(0, 10) and N(0, 100)",
+        &[1, 600],
+        of_twist(Twist::QuietNorm),
+    ),
 ];
 
 /// The names of the hard cases, without their lengths, and what they are in words.

@@ -1,7 +1,7 @@
 //! Random inputs of a given flavour: the public challenge's distribution and the harder ones.
 
 use crate::dims::{
-    B_ATTN, B_FC, B_PROJ, B_QKV, BETA1, BETA2, D, FFN, GAMMA1, GAMMA2, W_ATTN, W_FC, W_PROJ, W_QKV, WEIGHTS,
+    B_ATTN, B_FC, B_PROJ, B_QKV, BETA1, BETA2, D, FFN, GAMMA1, GAMMA2, HEAD, W_ATTN, W_FC, W_PROJ, W_QKV, WEIGHTS,
 };
 use crate::oracle::{self, Rounding};
 use crate::rng::Stream;
@@ -66,6 +66,10 @@ pub enum Twist {
     BiasedValues,
     /// A few elements of each gamma eighty times as large.
     GammaOutliers,
+    /// The first head and 32 hidden numbers without weights, and gamma eight times as large: zeros have no say in the scale of others.
+    Pruned,
+    /// LN1's result so small that fp16 loses most of its bits, and what comes of it as large as ever.
+    QuietNorm,
 }
 
 /// Takes values beyond what fp16 holds.
@@ -142,6 +146,23 @@ pub fn weights(flavour: Flavour, stream: Stream) -> Vec<f32> {
             for (k, p) in [GAMMA1, GAMMA2].into_iter().enumerate() {
                 (0..4).for_each(|i| p.of_mut(&mut w)[stream.child(37).below(4 * k as u64 + i, D)] *= 80.0);
             }
+        }
+        Twist::Pruned => {
+            for row in W_QKV.of_mut(&mut w).chunks_exact_mut(3 * D) {
+                row.chunks_exact_mut(D).for_each(|part| part[..HEAD].fill(0.0));
+            }
+            W_ATTN.of_mut(&mut w)[..HEAD * D].fill(0.0);
+            W_FC.of_mut(&mut w).chunks_exact_mut(FFN).for_each(|row| row[..32].fill(0.0));
+            W_PROJ.of_mut(&mut w)[..32 * D].fill(0.0);
+            [GAMMA1, GAMMA2].into_iter().for_each(|p| p.of_mut(&mut w).iter_mut().for_each(|v| *v *= 8.0));
+        }
+        Twist::QuietNorm => {
+            GAMMA1.of_mut(&mut w).iter_mut().for_each(|v| *v *= 1e-6);
+            BETA1.of_mut(&mut w).fill(0.0);
+            for row in W_QKV.of_mut(&mut w).chunks_exact_mut(3 * D) {
+                row[2 * D..].iter_mut().for_each(|v| *v *= 500.0);
+            }
+            W_ATTN.of_mut(&mut w).iter_mut().for_each(|v| *v *= 5000.0);
         }
     }
     w
