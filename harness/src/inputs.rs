@@ -111,9 +111,7 @@ pub fn weights(flavour: Flavour, stream: Stream) -> Vec<f32> {
         }
         Twist::Aligned => {
             let toward = tokens(flavour, 1, stream.child(34));
-            for row in W_QKV.of_mut(&mut w).chunks_exact_mut(3 * D) {
-                row[2 * D..].iter_mut().for_each(|v| *v *= 0.1);
-            }
+            scale_v(&mut w, 0.1);
             for (row, v) in W_FC.of_mut(&mut w).chunks_exact_mut(FFN).zip(&toward) {
                 row.iter_mut().for_each(|w| *w += 0.0051 * v);
             }
@@ -122,9 +120,7 @@ pub fn weights(flavour: Flavour, stream: Stream) -> Vec<f32> {
         }
         Twist::Cancel => B_PROJ.of_mut(&mut w).iter_mut().for_each(|v| *v -= CANCELLED as f32),
         Twist::LoudValues => {
-            for row in W_QKV.of_mut(&mut w).chunks_exact_mut(3 * D) {
-                row[2 * D..].iter_mut().for_each(|v| *v *= 4.0);
-            }
+            scale_v(&mut w, 4.0);
         }
         Twist::Range => {
             for p in [W_FC, B_FC] {
@@ -133,9 +129,7 @@ pub fn weights(flavour: Flavour, stream: Stream) -> Vec<f32> {
             W_PROJ.of_mut(&mut w).iter_mut().for_each(|v| *v /= HUGE);
         }
         Twist::HugeValues => {
-            for row in W_QKV.of_mut(&mut w).chunks_exact_mut(3 * D) {
-                row[2 * D..].iter_mut().for_each(|v| *v *= HUGE);
-            }
+            scale_v(&mut w, HUGE);
             W_ATTN.of_mut(&mut w).iter_mut().for_each(|v| *v /= HUGE);
         }
         Twist::BiasedValues => {
@@ -159,13 +153,18 @@ pub fn weights(flavour: Flavour, stream: Stream) -> Vec<f32> {
         Twist::QuietNorm => {
             GAMMA1.of_mut(&mut w).iter_mut().for_each(|v| *v *= 1e-6);
             BETA1.of_mut(&mut w).fill(0.0);
-            for row in W_QKV.of_mut(&mut w).chunks_exact_mut(3 * D) {
-                row[2 * D..].iter_mut().for_each(|v| *v *= 500.0);
-            }
+            scale_v(&mut w, 500.0);
             W_ATTN.of_mut(&mut w).iter_mut().for_each(|v| *v *= 5000.0);
         }
     }
     w
+}
+
+/// V's columns of W_qkv, so many times as large.
+fn scale_v(weights: &mut [f32], factor: f32) {
+    for row in W_QKV.of_mut(weights).chunks_exact_mut(3 * D) {
+        row[2 * D..].iter_mut().for_each(|v| *v *= factor);
+    }
 }
 
 /// Tokens that all lie near one.

@@ -49,7 +49,7 @@ const QUIET: [Kind; 5] = [
     Kind { name: "gamma of 1e-6", change: |w| scale_named(w, "gamma", 1e-6), fast: false, auto: true },
     Kind { name: "gamma of 1e-6 beside large matrices", change: quiet_norm, fast: true, auto: true },
     Kind { name: "W_attn of 0", change: |w| scale(w, W_ATTN.offset, W_ATTN.len, 0.0), fast: false, auto: false },
-    Kind { name: "W_attn of 1500", change: |w| scale(w, W_ATTN.offset, W_ATTN.len, 50_000.0), fast: true, auto: true },
+    Kind { name: "W_attn of 1700", change: |w| scale(w, W_ATTN.offset, W_ATTN.len, 50_000.0), fast: true, auto: true },
     Kind { name: "W_proj of 1e-8 beside b_fc of 6e4", change: quiet_proj, fast: true, auto: true },
 ];
 
