@@ -32,15 +32,9 @@ struct AttentionShared {
   static constexpr int BYTES = (QueryTile::SIZE + GROUPS * GROUP) * 2;
 };
 
-// scores = Q K^T for this warp's queries and the tile's 64 keys.
+// scores += Q K^T for this warp's queries and the tile's 64 keys.
 template <class Arch>
 __device__ void score_tile(WarpScores& scores, const unsigned (&q)[2][4][4], const __half* keys, int lane) {
-#pragma unroll
-  for (int i = 0; i < 2; ++i)
-#pragma unroll
-    for (int j = 0; j < 8; ++j)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) scores[i][j][e] = 0.f;
 #pragma unroll
   for (int depth = 0; depth < 4; ++depth)
 #pragma unroll
@@ -143,6 +137,7 @@ __device__ void attention(const __half* __restrict__ qkv, __half* __restrict__ a
 
     if (next < tiles) copy_k.fetch(next_keys, part(next, 1), thread, left(next));
     WarpScores scores;
+    softmax.begin(scores);
     score_tile<Arch>(scores, q, keys, lane);
     if (next < tiles) {
       copy_k.land(next_keys, thread);

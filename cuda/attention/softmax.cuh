@@ -26,31 +26,51 @@ struct Softmax {
   // For each of the four rows that a thread shares with its quad: the reference, and this thread's part of the sum.
   float reference[4] = {NONE, NONE, NONE, NONE};
   float sum[4] = {};
+  bool first = true;  // no tile yet
 
-  // Turns the scores of 64 keys into their weights, as A fragments of P V; `out` and the sums follow when a reference
-  // moves.
+  // What the products of the next tile are added to, so that scores come out beside their reference. Beside it first and scaled then: of large scores a
+  // product with c would leave its rounding, of which 2^ may be beyond fp16.
+  __device__ void begin(WarpScores& scores) const {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const float low = first ? 0.f : -reference[2 * i], high = first ? 0.f : -reference[2 * i + 1];
+#pragma unroll
+      for (int j = 0; j < 8; ++j) scores[i][j][0] = scores[i][j][1] = low, scores[i][j][2] = scores[i][j][3] = high;
+    }
+  }
+
+  // Turns the scores of 64 keys, beside their reference, into their weights, as A fragments of P V; `out` and the sums
+  // follow when a reference moves.
   __device__ void weigh(WarpScores& scores, WarpWeights& weights, WarpScores& out) {
     float top[4];
-    bool outgrown = false;
+    bool outgrown = first;
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
       top[r] = NONE;
 #pragma unroll
       for (int j = 0; j < 8; ++j)
         top[r] = fmaxf(top[r], fmaxf(scores[r / 2][j][r % 2 * 2], scores[r / 2][j][r % 2 * 2 + 1]));
-      outgrown |= top[r] > reference[r] + SLACK / SCALE;
+      outgrown |= top[r] > SLACK / SCALE;
     }
     if (__any_sync(0xffffffffu, outgrown)) {
 #pragma unroll
-      for (int r = 0; r < 4; ++r) move(r, fmaxf(reference[r], quad_max(top[r])), out);
+      for (int r = 0; r < 4; ++r) {
+        const float most = quad_max(top[r]), step = first ? most : fmaxf(most, 0.f);
+        if (first)
+          reference[r] = step;
+        else
+          move(r, reference[r] + step, step, out);
+#pragma unroll
+        for (int j = 0; j < 8; ++j) scores[r / 2][j][r % 2 * 2] -= step, scores[r / 2][j][r % 2 * 2 + 1] -= step;
+      }
+      first = false;
     }
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
-        // Subtracted first: of large scores a product would leave its rounding, beyond fp16.
-        const float low = exp2_approx((scores[r / 2][j][r % 2 * 2] - reference[r]) * SCALE);
-        const float high = exp2_approx((scores[r / 2][j][r % 2 * 2 + 1] - reference[r]) * SCALE);
+        const float low = exp2_approx(scores[r / 2][j][r % 2 * 2] * SCALE);
+        const float high = exp2_approx(scores[r / 2][j][r % 2 * 2 + 1] * SCALE);
         sum[r] += low + high;
         weights[r / 2][j / 2][j % 2 * 2 + r % 2] = pack_half2(low, high);
       }
@@ -97,14 +117,16 @@ struct Softmax {
  private:
   // Row r takes in a sum under another reference; returns the factor of what else was weighed under it.
   __device__ float join(int r, float other_reference, float other_sum, WarpScores& out) {
-    move(r, fmaxf(reference[r], other_reference), out);
+    const float to = fmaxf(reference[r], other_reference);
+    move(r, to, to - reference[r], out);
     const float factor = exp2_approx((other_reference - reference[r]) * SCALE);
     sum[r] += other_sum * factor;
     return factor;
   }
 
-  __device__ void move(int r, float to, WarpScores& out) {
-    const float factor = exp2_approx((reference[r] - to) * SCALE);
+  // `step` further on.
+  __device__ void move(int r, float to, float step, WarpScores& out) {
+    const float factor = exp2_approx(-step * SCALE);
     reference[r] = to;
     sum[r] *= factor;
     scale_row(r, factor, out);
