@@ -31,40 +31,16 @@ __device__ inline int matrix_of(int index) {
   return (index >= PACKED_ATTN) + (index >= PACKED_FC) + (index >= PACKED_PROJ);
 }
 
-// The same for vectors[index]. b_attn, gamma2 and beta2 are neighbours on both sides, and so are gamma1 and beta1.
-__device__ inline int vector_source(int index) {
-  if (index < VECTOR_B_ATTN) return index - VECTOR_B_QKV + B_QKV;
-  if (index < VECTOR_B_FC) return index - VECTOR_B_ATTN + B_ATTN;
-  if (index < VECTOR_B_PROJ) return index - VECTOR_B_FC + B_FC;
-  if (index < VECTOR_GAMMA1) return index - VECTOR_B_PROJ + B_PROJ;
-  return index - VECTOR_GAMMA1 + GAMMA1;
-}
-
-// The alarm of vectors[index], by a whole warp, with neighbours. The biases of the residual branches cannot overflow anything.
-__device__ inline void observe_vector(unsigned* alarms, int index, float v) {
-  const bool residual = (index >= VECTOR_B_ATTN && index < VECTOR_GAMMA2) || (index >= VECTOR_B_PROJ && index < VECTOR_GAMMA1);
-  if (residual) return;
-  unsigned largest = __float_as_uint(v) & 0x7fffffffu;  // by the bits, of which a NaN's are the largest
-#pragma unroll
-  for (int lanes = 16; lanes > 0; lanes /= 2) largest = max(largest, __shfl_xor_sync(~0u, largest, lanes));
-  const int alarm = index < VECTOR_B_ATTN   ? ALARM_B_QKV
-                    : index < VECTOR_BETA2  ? ALARM_GAMMA2
-                    : index < VECTOR_B_FC   ? ALARM_BETA2
-                    : index < VECTOR_B_PROJ ? ALARM_B_FC
-                    : index < VECTOR_BETA1  ? ALARM_GAMMA1
-                                            : ALARM_BETA1;
-  if (threadIdx.x % 32 == 0) raise_vector(alarms, alarm, __uint_as_float(largest));
-}
-
 // Block `block` of CAST_BLOCKS. `alarms` may be null.
 template <bool ALIGNED>
 __device__ void cast_block(int block, const float* weights, __half* packed, float* vectors, unsigned* alarms) {
   if (block >= CAST_MATRIX_BLOCKS) {
     const int first = (block - CAST_MATRIX_BLOCKS) * D;
     for (int i = threadIdx.x; i < D; i += CAST_THREADS) {
-      const float v = weights[vector_source(first) + i];
+      const int place = vector_source(first) + i;
+      const float v = weights[place];
       vectors[first + i] = v;
-      if (alarms != nullptr) observe_vector(alarms, first + i, v);
+      if (alarms != nullptr) watch_vector(alarms, place, v);
     }
     return;
   }

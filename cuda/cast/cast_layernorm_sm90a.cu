@@ -36,34 +36,8 @@ struct CastLayernormArgs {
 // on. With more rows (2048) there is no room for it.
 constexpr int STAYS_ROWS = 1280;
 
-constexpr int VECTORS = QKV + 4 * D + FFN, WATCHED = VECTORS + 2 * D;  // behind `vectors` gamma1 and beta1
 constexpr int VECTOR_BLOCKS = 10;  // few: the product behind reads its weights early where there is no block of this kernel in the way
-static_assert(VECTOR_BLOCKS * 1024 >= WATCHED && VECTOR_BLOCKS % 2 == 0 && BETA1 == GAMMA1 + D);
-
-// The place in the weights by the index in `vectors`
-__device__ __forceinline__ int small_parameter(int i) {
-  return i < QKV               ? B_QKV + i
-         : i < QKV + 3 * D     ? B_ATTN + i - QKV  // b_attn, gamma2, beta2 lie together
-         : i < VECTORS - D     ? B_FC + i - QKV - 3 * D
-         : i < VECTORS         ? B_PROJ + i - (VECTORS - D)
-                               : GAMMA1 + i - VECTORS;
-}
-
-// By the same index. Residual biases cannot overflow anything.
-__device__ __forceinline__ void watch_vector(unsigned* alarms, int i, float v) {
-  const bool gamma1 = i >= VECTORS && i < VECTORS + D, gamma2 = i >= QKV + D && i < QKV + 2 * D;
-  const bool residual = (i >= QKV && i < QKV + D) || (i >= VECTORS - D && i < VECTORS);
-  const int alarm = i < QKV             ? ALARM_B_QKV
-                    : gamma2            ? ALARM_GAMMA2
-                    : i < QKV + 3 * D   ? ALARM_BETA2
-                    : i < VECTORS - D   ? ALARM_B_FC
-                    : gamma1            ? ALARM_GAMMA1
-                                        : ALARM_BETA1;
-  if (residual) return;
-  // A warp's are all of one vector, and raise one alarm: of so many atomics at one address the end of the kernel would wait for each.
-  const unsigned largest = __reduce_max_sync(~0u, __float_as_uint(v) & 0x7fffffffu);
-  if (threadIdx.x % 32 == 0) raise_vector(alarms, alarm, __uint_as_float(largest));
-}
+static_assert(VECTOR_BLOCKS * 1024 >= VECTORS_LEN && VECTOR_BLOCKS % 2 == 0 && VECTOR_BETA1 == VECTOR_GAMMA1 + D);
 
 // Where a thread of the block has seen something unusual, all of them: an atomic for the block. A call, or what usually is skipped would take registers.
 __device__ __noinline__ void raise_chunk(Observation seen, unsigned* alarms, int matrix) {
@@ -126,13 +100,14 @@ __device__ __forceinline__ void copy_vectors(const CastLayernormArgs& args, int 
 #pragma unroll
   for (int u = 0; u < 4; u++) {
     const int i = block * (4 * THREADS) + THREADS * u + threadIdx.x;
-    v[u] = i < WATCHED ? args.cast.weights[small_parameter(i)] : 0.f;
+    v[u] = i < VECTORS_LEN ? args.cast.weights[vector_source(i)] : 0.f;
   }
+  // gamma1 and beta1, the last of them, are read where they are.
 #pragma unroll
   for (int u = 0; u < 4; u++) {
     const int i = block * (4 * THREADS) + THREADS * u + threadIdx.x;
-    if (i < VECTORS) args.vectors[i] = v[u];
-    if (i < WATCHED && args.cast.alarms != nullptr) watch_vector(args.cast.alarms, i, v[u]);  // all of a warp or none
+    if (i < VECTOR_GAMMA1) args.vectors[i] = v[u];
+    if (i < VECTORS_LEN && args.cast.alarms != nullptr) watch_vector(args.cast.alarms, vector_source(i), v[u]);  // all of a warp or none
   }
 }
 

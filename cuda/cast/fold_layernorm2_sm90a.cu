@@ -1,7 +1,9 @@
 /* Of a prepared block, where it has been cast: W_fc'(k, n) fp16 = gamma2(k) W_fc(k, n) less its mean over k, b_fc' = b_fc + beta2 W_fc, gamma2' =
    1, beta2' = 0: with them the block is the same. And what rows of x1 have in common (gemm/row_facts_sm90a.cuh).
-   grid: 96 blocks of 32 columns and one for what is common; 32 x 32 threads. A block is prepared once: what it takes does not matter. */
+   grid: 96 blocks of 32 columns, one for what is common, and 24 that look at 32 rows of W_attn each; 32 x 32 threads. A block is prepared once: what it
+   takes does not matter. */
 #include <cuda_fp16.h>
+#include "common/alarm.cuh"
 #include "common/workspace.cuh"
 #include "dims.h"
 #include "gemm/row_facts_sm90a.cuh"
@@ -35,8 +37,28 @@ __device__ float block_sum(float v, float (&scratch)[SIDE][SIDE + 1]) {
   return sum;
 }
 
-extern "C" __global__ void __launch_bounds__(SIDE * SIDE) fold_layernorm2(const float* weights, __half* packed, float* vectors) {
+// A row for each warp. Rows whose columns have something in common move all of a row of x1, of which row_facts knows nothing.
+__device__ void watch_shift(const float* rows, unsigned* alarms, float (&scratch)[SIDE][SIDE + 1]) {
+  float w[D / SIDE], mean = 0.f, variance = 0.f;
+#pragma unroll
+  for (int i = 0; i < D / SIDE; i++) {
+    w[i] = rows[row() * D + column() + SIDE * i];
+    mean += w[i];
+  }
+  mean = warp_sum(mean) * (1.f / D);
+#pragma unroll
+  for (int i = 0; i < D / SIDE; i++) variance = fmaf(w[i] - mean, w[i] - mean, variance);
+  variance = block_sum(variance * (1.f / D), scratch);
+  const float shift = block_sum(column() == 0 ? D * mean * mean : 0.f, scratch);
+  if (threadIdx.x == 0 && shift != 0.f) raise(alarms, ALARM_SHIFT, shift / variance, USUAL_SHIFT);
+}
+
+extern "C" __global__ void __launch_bounds__(SIDE * SIDE) fold_layernorm2(const float* weights, __half* packed, float* vectors, unsigned* alarms) {
   __shared__ float scratch[SIDE][SIDE + 1];
+  if (blockIdx.x > FFN / SIDE) {
+    watch_shift(weights + W_ATTN + (blockIdx.x - FFN / SIDE - 1) * SIDE * D, alarms, scratch);
+    return;
+  }
   if (blockIdx.x == FFN / SIDE) {
     const int thread = threadIdx.x;
     float added = 0.f;  // lane by lane: what column n of V, for a usual row of LN1, and with it row n of W_attn add

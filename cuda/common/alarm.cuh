@@ -7,6 +7,7 @@
    call on usual weights writes no alarm at all, and the words depend on the weights alone, not on the order of the blocks. */
 #pragma once
 
+#include "common/reduce.cuh"
 #include "dims.h"
 
 enum Alarm {
@@ -19,6 +20,7 @@ enum Alarm {
   ALARM_BETA2,
   ALARM_B_QKV,
   ALARM_B_FC,
+  ALARM_SHIFT,  // raised with weights that LN2 is folded into (cast/fold_layernorm2_sm90a.cu)
   ALARMS = 16,
   // No alarm, a word further on: warps of the last fast kernel that have seen their weights, and WATCHED_LOUD for each that has raised an alarm
   ALARMS_WATCHED = 32,
@@ -42,6 +44,11 @@ constexpr int TINY_GAMMA = 4, VANISHED = 8;
    4.7). */
 constexpr float USUAL_WEIGHT = 0.14f, TINY_WEIGHT = 1.f / 1024;
 constexpr float USUAL_GAMMA = 1.201f, USUAL_BETA = 0.101f, USUAL_BIAS = 0.101f;
+
+/* How far apart from the spread of a group of rows of W_attn their means are, as 768 sum mean^2 / sum variance: 1 where
+   numbers are random. Attention whose rows lie in the worst direction moves a row of x1 by the root of that, in units of
+   its spread, and where the mean is not taken off before x1 is rounded that much more is lost. */
+constexpr float USUAL_SHIFT = 16.f;
 
 // The mean square of `count` of the challenge's weights is 0.02^2, give or take sqrt(2 / count) of it. 6.5 times that is
 // exceeded by one of 14 thousand parts of 512 in one of 20 thousand weight buffers.
@@ -70,6 +77,28 @@ __device__ __forceinline__ bool raise_vector(unsigned* alarms, int alarm, float 
   static_assert(USUAL_BETA == USUAL_BIAS);
   const bool gamma = alarm == ALARM_GAMMA1 || alarm == ALARM_GAMMA2, tiny = gamma && raise_tiny(alarms, TINY_GAMMA, largest);
   return raise(alarms, alarm, largest, gamma ? USUAL_GAMMA : USUAL_BIAS) || tiny;
+}
+
+// The alarm of weights[place], a number of a vector. The biases of the residual branches have none: they cannot overflow anything.
+constexpr int NO_ALARM = -1;
+__device__ __forceinline__ int vector_alarm(int place) {
+  return place < BETA1    ? ALARM_GAMMA1
+         : place < W_QKV  ? ALARM_BETA1
+         : place < W_ATTN ? ALARM_B_QKV
+         : place < GAMMA2 ? NO_ALARM
+         : place < BETA2  ? ALARM_GAMMA2
+         : place < W_FC   ? ALARM_BETA2
+         : place < W_PROJ ? ALARM_B_FC
+                          : NO_ALARM;
+}
+
+// By a whole warp, whose lanes have neighbours v = weights[place] of one vector. They raise one alarm: of many atomics at one address the end of the kernel
+// would wait for each.
+__device__ __forceinline__ void watch_vector(unsigned* alarms, int place, float v) {
+  const int alarm = vector_alarm(place);
+  if (alarm == NO_ALARM) return;
+  const unsigned largest = warp_max(__float_as_uint(v) & 0x7fffffffu);  // by the bits, of which a NaN's are the largest
+  if (threadIdx.x % 32 == 0) raise_vector(alarms, alarm, __uint_as_float(largest));
 }
 
 // What one thread has seen of a matrix.

@@ -21,3 +21,12 @@ constexpr int VECTOR_GAMMA1 = VECTOR_B_PROJ + D;   // (D)
 constexpr int VECTOR_BETA1 = VECTOR_GAMMA1 + D;    // (D)
 constexpr int VECTORS_LEN = VECTOR_BETA1 + D;
 constexpr int VECTOR_RESIDUAL_FACTS = VECTORS_LEN;  // (2), of a prepared block (gemm/row_facts_sm90a.cuh)
+
+// Where vectors[index] lies in the weights. b_attn, gamma2 and beta2 are neighbours on both sides, and so are gamma1 and beta1.
+__device__ __forceinline__ int vector_source(int index) {
+  return index < VECTOR_B_ATTN   ? B_QKV + index - VECTOR_B_QKV
+         : index < VECTOR_B_FC   ? B_ATTN + index - VECTOR_B_ATTN
+         : index < VECTOR_B_PROJ ? B_FC + index - VECTOR_B_FC
+         : index < VECTOR_GAMMA1 ? B_PROJ + index - VECTOR_B_PROJ
+                                 : GAMMA1 + index - VECTOR_GAMMA1;
+}

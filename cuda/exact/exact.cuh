@@ -87,7 +87,7 @@ __device__ inline bool must_rescue(const unsigned* alarms, int rule, bool& raise
   constexpr float LOUD = 16.f;
   float loudest = fmaxf(fmaxf(fmaxf(gamma1, beta1), fmaxf(gamma2, beta2)), fmaxf(b_qkv, b_fc));
   for (int matrix = MATRIX_QKV; matrix <= MATRIX_PROJ; matrix++) loudest = fmaxf(loudest, largest(matrix));
-  return !fits || (tiny != 0 && large) || (vanished != 0 && loudest > LOUD);
+  return !fits || all.words[ALARM_SHIFT] != 0 || (tiny != 0 && large) || (vanished != 0 && loudest > LOUD);
 }
 
 // ---- scales

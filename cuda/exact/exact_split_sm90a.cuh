@@ -140,19 +140,10 @@ __device__ __forceinline__ int vector_source(int i) {
                         : B_PROJ + i - V_B_PROJ;
 }
 
-// The alarms about the vectors, of which a warp looks at 32. The biases of the residual branches cannot overflow anything.
+// The alarms about the vectors, of which a warp looks at 32. b_proj, the last one, has none.
 __device__ __forceinline__ void watch_vectors(const ExactArgs& args) {
-  for (int i = crew.rank * CONSUMERS + thread_index(); i < V_B_PROJ; i += crew.size * CONSUMERS) {
-    if (i >= V_B_ATTN && i < V_B_FC) continue;
-    const int alarm = i < V_BETA1     ? ALARM_GAMMA1
-                      : i < V_GAMMA2  ? ALARM_BETA1
-                      : i < V_BETA2   ? ALARM_GAMMA2
-                      : i < V_B_QKV   ? ALARM_BETA2
-                      : i < V_B_ATTN  ? ALARM_B_QKV
-                                      : ALARM_B_FC;
-    const unsigned largest = __reduce_max_sync(~0u, __float_as_uint(__ldg(args.weights + vector_source(i))) & 0x7fffffffu);
-    if (i % 32 == 0) raise_vector(args.alarms, alarm, __uint_as_float(largest));
-  }
+  for (int i = crew.rank * CONSUMERS + thread_index(); i < V_B_PROJ; i += crew.size * CONSUMERS)
+    watch_vector(args.alarms, vector_source(i), __ldg(args.weights + vector_source(i)));
 }
 
 // The vectors, and, when preparing, the alarms about them and the plain weights. All blocks share the work: a load that misses

@@ -47,12 +47,6 @@ struct Patch {
   }
 };
 
-__device__ inline float warp_max(float v) {
-#pragma unroll
-  for (int lanes = 16; lanes > 0; lanes /= 2) v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, lanes));
-  return v;
-}
-
 // What is not finite has no say in the scale of the others: it stays so under any.
 __device__ inline float finite_magnitude(float v) { return fabsf(v) < INFINITY ? fabsf(v) : 0.f; }
 
@@ -79,9 +73,10 @@ __device__ void measure_weights(const float* weights, const ExactMemory& memory,
     if (alarms) seen.report(alarms, patch.matrix, PATCH_ROWS * SLAB);
   }
   for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < VECTORS_LEN; i += gridDim.x * blockDim.x) {
-    const float v = weights[vector_source(i)];
+    const int place = vector_source(i);
+    const float v = weights[place];
     memory.vectors[i] = v;
-    if (alarms) observe_vector(alarms, i, v);
+    if (alarms) watch_vector(alarms, place, v);
   }
 }
 

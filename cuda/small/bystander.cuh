@@ -29,7 +29,7 @@ struct Bystander {
     for (int i = 32 * (index * WARPS + threadIdx.x / 32); i < 4 * D + QKV + FFN; i += 32 * count * WARPS) {
       const auto look = [&](const float* p, int alarm) {
         const unsigned bits = __float_as_uint(load_early_word(p + lane)) & 0x7fffffffu;
-        const float largest = __uint_as_float(__reduce_max_sync(0xffffffffu, bits));
+        const float largest = __uint_as_float(warp_max(bits));
         if (lane == 0 && raise_vector(alarms, alarm, largest)) loud = 1;
       };
       const int beta = i / D % 2;

@@ -16,6 +16,7 @@ const GAMMA2: usize = 11;
 const BETA2: usize = 12;
 const B_QKV: usize = 13;
 const B_FC: usize = 14;
+const SHIFT: usize = 15;
 
 /// What a word of 0 stands for.
 const USUAL_WEIGHT: f32 = 0.14;
@@ -61,7 +62,7 @@ fn is_beyond_fp16(alarms: &[u32; ALARMS]) -> bool {
         [qkv, attn, fc, proj, gamma1, beta1, gamma2, beta2, value(B_QKV, USUAL_BIAS), value(B_FC, USUAL_BIAS)]
             .into_iter()
             .fold(0.0, f32::max);
-    !fits || (alarms[TINY] >> VANISHED != 0 && loudest > LOUD)
+    !fits || alarms[SHIFT] != 0 || (alarms[TINY] >> VANISHED != 0 && loudest > LOUD)
 }
 
 #[cfg(test)]
@@ -101,6 +102,7 @@ mod tests {
             (BETA2, 65500.0),
             (B_QKV, 65500.0),
             (B_FC, f32::NAN),
+            (SHIFT, 17.0),
         ];
         for raised in beyond {
             assert_eq!(rescued(&[raised]), [true; 3], "{raised:?}");
@@ -121,10 +123,10 @@ mod tests {
         assert_eq!(after(alarm, "ALARM_TINY") as usize, TINY);
         assert_eq!(after(alarm, "ALARMS") as usize, ALARMS);
         assert_eq!(after(alarm, "VANISHED") as u32, VANISHED);
-        let names = ["TINY", "GAMMA1", "BETA1", "GAMMA2", "BETA2", "B_QKV", "B_FC"];
+        let names = ["TINY", "GAMMA1", "BETA1", "GAMMA2", "BETA2", "B_QKV", "B_FC", "SHIFT"];
         let places = names.map(|name| alarm.find(&format!("  ALARM_{name}")));
         assert!(places.iter().all(Option::is_some) && places.is_sorted(), "they follow each other: {places:?}");
-        assert_eq!([GAMMA1, BETA1, GAMMA2, BETA2, B_QKV, B_FC], std::array::from_fn(|i| TINY + 1 + i));
+        assert_eq!([GAMMA1, BETA1, GAMMA2, BETA2, B_QKV, B_FC, SHIFT], std::array::from_fn(|i| TINY + 1 + i));
         for (name, value) in [
             ("USUAL_WEIGHT", USUAL_WEIGHT),
             ("USUAL_GAMMA", USUAL_GAMMA),

@@ -69,7 +69,7 @@ pub fn steps(
     launches.iter().map(|launch| call.step(kernels, launch)).collect()
 }
 
-/// The steps that cast the weights. They raise no alarms: the exact kernel, which splits the same weights, does.
+/// The steps that cast the weights. They raise no alarms of single weights: the exact kernel, which splits the same ones, does.
 pub fn prepare(kernels: &Kernels, buffers: &Buffers) -> Result<Vec<Step>, Error> {
     let precision = SolvePrecision::Fast;
     let shape =
@@ -137,7 +137,8 @@ impl Call<'_> {
             ),
             Kernel::FoldLayernorm2 => {
                 let Buffers { weights, parts, .. } = self.buffers;
-                ("launch of LN2's fold into the weights", Arguments::each(&[*weights, parts.packed, parts.vectors]))
+                let arguments = Arguments::each(&[*weights, parts.packed, parts.vectors, parts.alarms]);
+                ("launch of LN2's fold into the weights", arguments)
             }
             Kernel::FcScaled { tile } => {
                 (product_name(Gemm::Fc), self.gemm(launch, Gemm::Fc, &product::tiles(Gemm::Fc)[tile])?)

@@ -110,6 +110,7 @@ impl Kernels {
                 kernels.small[weights as usize][tile] = function(Kernel::Few { weights, tile })?;
             }
         }
+        modules.keep();
         Ok(kernels)
     }
 

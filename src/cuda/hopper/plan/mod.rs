@@ -3,8 +3,8 @@
 //! Up to [`FEW_ROWS`] rows one resident kernel computes the block. Above, six kernels, or five while attention fits into the kernel of its projection, or
 //! where it is in one with QKV.
 //! From the caller's weights the products read them as they are up to [`DIRECT_ROWS`] rows, where none is read twice; QKV and FC, two blocks of which share
-//! what they convert, up to [`SHARED_ROWS`]. All other products read fp16 weights, each in the tile whose waves of blocks take the least time, and SMs that
-//! a kernel leaves idle cast weights for those after it. So does a call of fewer rows where the chip has no room for blocks that wait for each other.
+//! what they convert, up to [`SHARED_ROWS`]; either only on a chip that has room at once for all blocks that wait for each other. All other products read fp16
+//! weights, each in the tile whose waves of blocks take the least time, and SMs that a kernel leaves idle cast weights for those after it.
 
 mod attention;
 mod attention_proj;
@@ -125,7 +125,7 @@ pub fn prepare() -> Vec<Launch> {
     let grid = [(QKV / 32) as u32, (D / 32) as u32, 1];
     let working = grid[0] * grid[1];
     let transpose = Launch { kernel: Kernel::TransposeQkv, grid, threads: 256, shared: 0, working, cast: NOTHING };
-    let grid = [(FFN / 32 + 1) as u32, 1, 1];
+    let grid = [(FFN / 32 + 1 + D / 32) as u32, 1, 1];
     let fold =
         Launch { kernel: Kernel::FoldLayernorm2, grid, threads: 1024, shared: 0, working: grid[0], cast: NOTHING };
     vec![cast_layernorm(0, 0..CHUNKS), fold, transpose, prepare]
