@@ -42,6 +42,7 @@ fn main() {
         "PATH",
         "NVCC_CCBIN",
         "NVCC_APPEND_FLAGS",
+        "NVCC_PREPEND_FLAGS",
         "SOLVE_NO_CUDA",
         "SOLVE_CUDA_ARCHS",
     ] {
@@ -139,6 +140,9 @@ impl Nvcc {
     fn compile_all(&self, root: &Path, folder: &Path) -> Vec<Image> {
         fs::create_dir_all(folder).unwrap_or_else(|error| fail(&format!("{}: {error}", folder.display())));
         let only = env::var("SOLVE_CUDA_ARCHS").unwrap_or_default();
+        if let Some(unknown) = only.split_whitespace().find(|&wanted| ARCHS.iter().all(|&(arch, _)| arch != wanted)) {
+            fail(&format!("SOLVE_CUDA_ARCHS has {unknown:?}, expected some of {:?}", ARCHS.map(|(arch, _)| arch)));
+        }
         let mut images = Vec::new();
         for source in files_below(&root.join("cuda")) {
             let name = name_of(&source);
@@ -186,7 +190,9 @@ impl Nvcc {
         command.current_dir(root).args(NVCC_FLAGS).args(image.target());
         command.arg("-MF").arg(&depfile).arg(&image.source);
         // nvcc reads it itself: line numbers for a profiler are not in a usual build, whose library they would make two and a half times as large.
-        command.env("NVCC_APPEND_FLAGS", variable("NVCC_APPEND_FLAGS"));
+        for name in ["NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS"] {
+            command.env(name, variable(name));
+        }
         let line = format!("{command:?} # {:?}", self.version);
         if is_current(image, &depfile) && fs::read_to_string(&stamp).is_ok_and(|old| old == line) {
             return Ok(());

@@ -18,6 +18,8 @@
  *               process, as Rust programs do. A call that fails leaves output as it was, with one exception: where the device has
  *               had a fault, host output is filled with NaN. After a fault every later call that needs that device reports
  *               SOLVE_STATUS_DRIVER. Output parameters are written on success only.
+ * Reset         After a cudaDeviceReset solve begins anew, and calls of blocks from before it are SOLVE_STATUS_DRIVER.
+ * fork          A child may use the CPU backend, and a GPU if its parent has made no CUDA call, as CUDA demands.
  * No GPU        Without an NVIDIA driver or a usable GPU, host pointers are served by the CPU.
  */
 
@@ -180,12 +182,14 @@ extern "C" {
 /**
  * Runs the block once: output = block(x), x and output (seq_len, 768), weights SOLVE_WEIGHTS_LEN floats, seq_len 1 or more.
  *
- * With device pointers the work is enqueued on the legacy default stream of the device that holds them, and solve returns without waiting.
+ * With device pointers the work is enqueued on the legacy default stream of the device that holds them, and solve returns without waiting;
+ * only a call of more tokens than any before may wait for those before it, to take more memory.
  * With host or managed pointers it returns when output is ready. Nothing about x, output or weights is remembered: weights rewritten in
  * place are seen by the next call. The outcome is in solve_last_status and solve_last_error of the same thread:
  * SOLVE_STATUS_NULL_POINTER, INVALID_ARGUMENT (seq_len below 1, or a device buffer shorter than its shape), MISALIGNED (not a multiple of 4),
  * OVERLAP, MIXED_MEMORY, BAD_POINTER (freed, foreign, or host memory that may not be read or written), OUT_OF_MEMORY, NO_DEVICE
- * (SOLVE_DEVICE=cuda and no GPU), UNSUPPORTED (a driver older than this build needs, or an environment variable that means nothing), DRIVER.
+ * (SOLVE_DEVICE=cuda and no GPU), UNSUPPORTED (a driver older than this build needs, a GPU or SOLVE_ARCH that it has no code for, or an
+ * environment variable that means nothing), DRIVER.
  *
  * The caller's part:
  * Device pointers stay valid until the enqueued work is done; nobody else writes the buffers meanwhile.
@@ -224,7 +228,7 @@ const char *solve_build_id(void);
 /**
  * Prepares a block: takes a copy of weights (SOLVE_WEIGHTS_LEN floats, on a device or on the host) in the form the kernels like best, and
  * reserves memory for options->max_tokens. options may be null: all defaults. Returns when the block is ready, and weights may then be
- * freed. Destroy the block with solve_block_destroy.
+ * freed. Destroy the block with solve_block_destroy. With SOLVE_DEVICE=cpu, or where no GPU is asked for and there is none, it is one on the CPU.
  *
  * The statuses of solve, and SOLVE_STATUS_INVALID_ARGUMENT for an option out of its range or a size that is not sizeof(solve_options),
  * NO_DEVICE for a device that is not there, MIXED_MEMORY for weights on another device than the options name, OUT_OF_MEMORY when
@@ -242,20 +246,23 @@ solve_status solve_block_create(const float *weights,
  * most max_tokens.
  *
  * On a GPU: x and output are device or managed memory of the block's device. The work is enqueued on stream (a CUstream or cudaStream_t of
- * that device, null for the legacy default stream); nothing is allocated, nothing waited for, and a capturing stream gets the work into its
- * graph. Calls on one block run in the order in which they were made, whatever their streams; launches of a captured graph are ordered by
- * whoever launches them, against each other and against other use of the block. The first call in a process that is captured waits for what
- * other blocks of the device, and solve, still have to do. Host memory is served too, but then the call waits and must not be captured.
+ * that device, null for the legacy default stream; not one of a green context). No memory of the library's is allocated, nothing waited for
+ * but another thread's solve_block_create, and a capturing stream gets the work into its graph. Calls on one block run in the order in which
+ * they were made, whatever their streams; launches of a captured graph are ordered by whoever launches them, against each other and against
+ * other use of the block. The first call in a process that is captured waits for what other blocks of the device, and solve, still have to
+ * do. Host memory is served too, but then the call waits and must not be captured.
  * Blocks that share a stream, and solve with them, are about 1 us a call faster at 256 to 1024 rows than on streams of their own (H200).
  * On Hopper a call of at most 32 tokens (in exact, and of solve in exact, 16), made right behind another one on its stream, begins while the
  * kernel before it ends, at the device's highest priority, as long as other streams have no calls of this library. It comes after all that
  * kernel comes after; one that was launched with programmatic stream serialization must have waited itself (griddepcontrol.wait). And no
- * cooperative grid may be launched meanwhile that has this same priority and no room beside the call.
+ * cooperative grid may be launched meanwhile that has this same priority and no room beside the call, nor may others' kernels keep it from
+ * multiprocessors for more than 20 s.
  * Where one sequence has numbers that are not finite, others of its batch may come out as NaN, too.
  * On the CPU: x and output are host memory, stream is null, and output is ready on return.
  *
  * The statuses of solve, and SOLVE_STATUS_BAD_HANDLE for a block that does not exist (any more), INVALID_ARGUMENT for more tokens than
- * max_tokens or a stream given to a block on the CPU, MIXED_MEMORY for memory of another device than the block's.
+ * max_tokens or a stream given to a block on the CPU, MIXED_MEMORY for memory of another device than the block's, UNSUPPORTED for a stream of
+ * a green context, or for host memory while stream is captured.
  *
  * The caller's part:
  * As for solve; stream is a live stream of the block's device.

@@ -69,8 +69,7 @@ impl Block {
             Self::Cuda(block) => block.options(),
         };
         if tokens.rows() > options.max_tokens {
-            let expected = "at most the max_tokens that the block was created with";
-            return Err(Error::Invalid { argument: "batch * seq_len", value: tokens.rows() as i64, expected });
+            return Err(Error::TooMany { tokens: tokens.rows(), most: options.max_tokens });
         }
         match self {
             Self::Cpu(block) => {

@@ -42,6 +42,8 @@ pub enum Error {
     Null { argument: &'static str },
     #[error("{argument} is {value}, expected {expected}")]
     Invalid { argument: &'static str, value: i64, expected: &'static str },
+    #[error("batch * seq_len is {tokens}, the block was created for max_tokens = {most}")]
+    TooMany { tokens: usize, most: usize },
     #[error("{argument} holds {have} bytes from {address:#x} on, its shape needs {need}")]
     Short { argument: &'static str, address: usize, have: usize, need: usize },
     #[error("{argument} is at {address:#x}, not a multiple of 4 bytes")]
@@ -64,6 +66,8 @@ pub enum Error {
     Driver { what: &'static str, code: u32, name: String },
     #[error("device {device} is lost to this process since an earlier fault: {cause}")]
     Lost { device: usize, cause: Box<Error> },
+    #[error("device {device} was reset (cudaDeviceReset) after this block was created")]
+    Reset { device: usize },
     #[error("{0}")]
     Unsupported(String),
     #[error("block {handle:#x} does not exist: never created, or already destroyed")]
@@ -76,14 +80,14 @@ impl Error {
     pub fn status(&self) -> SolveStatus {
         match self {
             Self::Null { .. } => SolveStatus::NullPointer,
-            Self::Invalid { .. } | Self::Short { .. } => SolveStatus::InvalidArgument,
+            Self::Invalid { .. } | Self::TooMany { .. } | Self::Short { .. } => SolveStatus::InvalidArgument,
             Self::Misaligned { .. } => SolveStatus::Misaligned,
             Self::Overlap { .. } => SolveStatus::Overlap,
             Self::Mixed { .. } | Self::Elsewhere { .. } => SolveStatus::MixedMemory,
             Self::BadPointer { .. } => SolveStatus::BadPointer,
             Self::OutOfMemory { .. } | Self::Exhausted { .. } => SolveStatus::OutOfMemory,
             Self::NoDevice(_) => SolveStatus::NoDevice,
-            Self::Driver { .. } | Self::Lost { .. } => SolveStatus::Driver,
+            Self::Driver { .. } | Self::Lost { .. } | Self::Reset { .. } => SolveStatus::Driver,
             Self::Unsupported(_) => SolveStatus::Unsupported,
             Self::BadHandle { .. } => SolveStatus::BadHandle,
         }

@@ -6,7 +6,7 @@
 //!                           ├ plan      which kernels, tiles and grids (pure)
 //!                           ├ launch    the one place that launches
 //!                           └ graph     whole calls kept as CUDA graphs
-//! dims, weights, precision, options, span, error, panics, knobs are leaves that all of them use.
+//! registry keeps the handles; dims, weights, precision, options, span, host, error, panics and knobs are what all of them use.
 //! ```
 //!
 //! Environment, read once, at the first call:
@@ -16,6 +16,9 @@
 //! | `SOLVE_DEVICE` | `cpu`, `cuda` | `cpu` never touches a GPU; `cuda` makes a missing GPU an error; unset: a GPU if there is one |
 //! | `SOLVE_ARCH` | `sm75`, `sm80`, `sm90a` | run this path although the GPU could run a later one |
 //! | `SOLVE_PRECISION` | `fast`, `exact`, `auto` | precision of `solve()`, `fast` where unset; a handle has an option for it |
+//! | `RAYON_NUM_THREADS` | a number | threads of the CPU backend; unset: one a core |
+//!
+//! `NVIDIA_PROCESS_INJECTION_CRASH_REPORTING`, which compute-sanitizer and Nsight Compute set, keeps kernels from waking a graph's node, which neither follows.
 #![deny(unsafe_op_in_unsafe_fn, missing_docs)]
 #![warn(clippy::undocumented_unsafe_blocks, clippy::unwrap_used, clippy::expect_used)]
 

@@ -2,7 +2,8 @@
 //!
 //! One file per stage, each a function on row-major slices. Letters: rows = batch * seq_len, D = 768, F = 3072.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::process;
+use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -38,20 +39,22 @@ pub fn forward(x: &[f32], w: Weights<'_>, batch: usize, seq_len: usize, causal: 
     pool()?.install(|| block(x, w, rows, seq_len, causal))
 }
 
-/// The threads that all calls share. Where there are none to be had now, the next call asks again.
+/// The threads that all calls of this process share: a child that was forked has none of its parent's. Where there are none to be had now, the next call asks
+/// again.
 fn pool() -> Result<&'static ThreadPool, Error> {
-    static POOL: OnceLock<ThreadPool> = OnceLock::new();
-    static STARTING: Mutex<()> = Mutex::new(());
-    if let Some(pool) = POOL.get() {
-        return Ok(pool);
-    }
-    let _alone = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(pool) = POOL.get() {
+    static POOL: Mutex<Option<(u32, &ThreadPool)>> = Mutex::new(None);
+    let (process, mut pool) = (process::id(), POOL.lock().unwrap_or_else(PoisonError::into_inner));
+    if let Some((started, pool)) = *pool
+        && started == process
+    {
         return Ok(pool);
     }
     let started = ThreadPoolBuilder::new().start_handler(|_| panics::quiet()).build();
-    let pool = started.map_err(|error| Error::Exhausted { what: "threads", why: error.to_string() })?;
-    Ok(POOL.get_or_init(|| pool))
+    let started = started.map_err(|error| Error::Exhausted { what: "threads", why: error.to_string() })?;
+    // Never ended: to end a parent's threads in a child would wait for them.
+    let started = &*Box::leak(Box::new(started));
+    *pool = Some((process, started));
+    Ok(started)
 }
 
 fn block(x: &[f32], w: Weights<'_>, rows: usize, seq_len: usize, causal: bool) -> Result<Vec<f32>, Error> {

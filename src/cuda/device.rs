@@ -1,6 +1,5 @@
-//! One GPU: its primary context (the one that the runtime API, PyTorch and cudarc share), its loaded kernels, and whether it is still alive.
+//! One GPU: its loaded kernels, who uses it, and whether it is still alive.
 
-use std::ptr;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cudarc::driver::sys;
@@ -8,13 +7,14 @@ use sys::CUdevice_attribute_enum as Attribute;
 
 use super::arch::Arch;
 use super::block::Kernels;
+use super::context::Context;
 use super::driver::check;
 use super::launchers::Launchers;
 use super::solve::Solver;
 use crate::error::Error;
 use crate::knobs::Knobs;
 
-/// A GPU, opened. Lives as long as the process: its context is retained and never released.
+/// A GPU, opened. Lives as long as the process, even where the device is reset: blocks know it.
 pub struct Device {
     /// The driver's number of it.
     pub ordinal: usize,
@@ -35,13 +35,6 @@ pub struct Device {
     lost: OnceLock<Error>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Context(sys::CUcontext);
-// SAFETY: a context may be made current in any thread.
-unsafe impl Send for Context {}
-// SAFETY: as above; the driver locks what it must.
-unsafe impl Sync for Context {}
-
 impl Device {
     /// Opens the GPU on the best path that it can run, or on this one.
     pub fn open(ordinal: usize, arch: Option<Arch>) -> Result<Self, Error> {
@@ -61,17 +54,13 @@ impl Device {
         };
         let sms = attribute(number, Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize;
 
-        let mut context = ptr::null_mut();
-        // SAFETY: writes one pointer.
-        check("cuDevicePrimaryCtxRetain", unsafe { sys::cuDevicePrimaryCtxRetain(&mut context, number) })?;
-        let context = Context(context);
-        let loaded = Entered::new(context).and_then(|_entered| {
+        let context = Context::retain(number)?;
+        let loaded = context.enter().and_then(|_entered| {
             let foremost = if arch == Arch::Sm90a { highest_priority()? } else { None };
             Ok((Kernels::load(arch, capability, sms)?, foremost))
         });
         if loaded.is_err() {
-            // SAFETY: retained above, and nothing of it is kept.
-            unsafe { sys::cuDevicePrimaryCtxRelease_v2(number) };
+            Context::release(number);
         }
         let ((kernels, foremost), instrumented) = (loaded?, Knobs::get()?.instrumented);
         let mps = attribute(number, Attribute::CU_DEVICE_ATTRIBUTE_MPS_ENABLED).is_ok_and(|enabled| enabled != 0);
@@ -105,12 +94,21 @@ impl Device {
         ))
     }
 
+    /// Whether a reset has taken its kernels and memory: it is of no use any more, but the GPU may be opened again.
+    #[must_use]
+    pub fn is_reset(&self) -> bool {
+        self.context.is_reset()
+    }
+
     /// Runs `work` with this device's context current, restores the caller's, and remembers a fault that killed the context.
     pub fn run<T>(&self, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        if self.is_reset() {
+            return Err(Error::Reset { device: self.ordinal });
+        }
         if let Some(cause) = self.lost.get() {
             return Err(Error::Lost { device: self.ordinal, cause: Box::new(cause.clone()) });
         }
-        let entered = Entered::new(self.context)?;
+        let entered = self.context.enter()?;
         let outcome = work();
         drop(entered);
         if let Err(error) = &outcome
@@ -119,34 +117,6 @@ impl Device {
             self.lost.get_or_init(|| error.clone());
         }
         outcome
-    }
-}
-
-/// The device's context is current while this lives.
-struct Entered {
-    before: Option<sys::CUcontext>,
-}
-
-impl Entered {
-    fn new(context: Context) -> Result<Self, Error> {
-        let mut before = ptr::null_mut();
-        // SAFETY: writes one pointer.
-        check("cuCtxGetCurrent", unsafe { sys::cuCtxGetCurrent(&mut before) })?;
-        if before == context.0 {
-            return Ok(Self { before: None });
-        }
-        // SAFETY: the context is retained for the life of the process.
-        check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(context.0) })?;
-        Ok(Self { before: Some(before) })
-    }
-}
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        if let Some(context) = self.before {
-            // SAFETY: it was current when this began.
-            unsafe { sys::cuCtxSetCurrent(context) };
-        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 use std::ptr;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{OnceLock, PoisonError, RwLock};
 
 use cudarc::driver::sys;
 
@@ -18,10 +18,9 @@ pub struct Driver {
 }
 
 /// A GPU, opened or not.
-#[derive(Default)]
 struct Slot {
-    device: OnceLock<Device>,
-    opening: Mutex<()>,
+    capability: (u32, u32),
+    device: RwLock<Option<&'static Device>>,
 }
 
 impl Driver {
@@ -39,17 +38,17 @@ impl Driver {
         if !unsafe { sys::is_culib_present() } {
             return Err(Error::NoDevice("no NVIDIA driver (libcuda.so) was found".into()));
         }
-        let mut version = 0;
-        // SAFETY: writes one int; allowed before cuInit.
-        check("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&mut version) })?;
-        check_version(version)?;
-        // SAFETY: no arguments to get wrong.
+        // First: where it sees no GPU, no matter how old it is. SAFETY: no arguments to get wrong.
         match unsafe { sys::cuInit(0) } {
             sys::CUresult::CUDA_ERROR_NO_DEVICE | sys::CUresult::CUDA_ERROR_STUB_LIBRARY => {
                 return Err(Error::NoDevice("the NVIDIA driver sees no GPU".into()));
             }
             result => check("cuInit", result)?,
         }
+        let mut version = 0;
+        // SAFETY: writes one int.
+        check("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&mut version) })?;
+        check_version(version)?;
         let mut count = 0;
         // SAFETY: writes one int.
         check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&mut count) })?;
@@ -57,38 +56,43 @@ impl Driver {
         if !capabilities.iter().any(|&capability| Arch::best_for(capability).is_some()) {
             return Err(Error::NoDevice(format!("compute capabilities {capabilities:?}, 7.5 or newer is needed")));
         }
-        Ok(Self { devices: capabilities.iter().map(|_| Slot::default()).collect() })
+        let slot = |capability| Slot { capability, device: RwLock::default() };
+        Ok(Self { devices: capabilities.into_iter().map(slot).collect() })
     }
 
-    /// The GPU of this ordinal, on the path that its capability or `SOLVE_ARCH` picks. One that cannot be opened now is tried again by the next call.
+    /// The GPU of this ordinal, on the path that its capability or `SOLVE_ARCH` picks. One that cannot be opened now is tried again by the next call, and one
+    /// that was reset is opened anew.
     pub fn device(&'static self, ordinal: usize) -> Result<&'static Device, Error> {
         let Some(slot) = self.devices.get(ordinal) else {
             let have = self.devices.len();
             return Err(Error::NoDevice(format!("device {ordinal} was asked for, the driver sees {have}")));
         };
-        if let Some(device) = slot.device.get() {
+        let of_use = |device: &Option<&'static Device>| device.filter(|device| !device.is_reset());
+        if let Some(device) = of_use(&slot.device.read().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(device);
         }
-        let _alone = slot.opening.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(device) = slot.device.get() {
+        let mut opened = slot.device.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(device) = of_use(&opened) {
             return Ok(device);
         }
-        let device = Device::open(ordinal, Knobs::get()?.arch)?;
-        Ok(slot.device.get_or_init(|| device))
+        Ok(opened.insert(Box::leak(Box::new(Device::open(ordinal, Knobs::get()?.arch)?))))
     }
 
-    /// The GPU for data on the host: the caller's current one, else the first.
+    /// The GPU for data on the host: the caller's current one, else the first that can run what `SOLVE_ARCH` or nobody asks for.
     pub fn current_device(&'static self) -> Result<&'static Device, Error> {
-        let mut context = ptr::null_mut();
-        let mut device = 0;
-        // SAFETY: both write one value; the second needs a current context, which the first tells.
-        let result = unsafe {
-            match sys::cuCtxGetCurrent(&mut context) {
-                sys::CUresult::CUDA_SUCCESS if !context.is_null() => sys::cuCtxGetDevice(&mut device),
-                result => result,
-            }
-        };
-        check("cuCtxGetDevice", result)?;
+        let (mut context, mut device) = (ptr::null_mut(), 0);
+        // SAFETY: writes one pointer.
+        check("cuCtxGetCurrent", unsafe { sys::cuCtxGetCurrent(&mut context) })?;
+        if context.is_null() {
+            let arch = Knobs::get()?.arch;
+            let runs = |slot: &Slot| match arch {
+                Some(arch) => arch.runs_on(slot.capability),
+                None => Arch::best_for(slot.capability).is_some(),
+            };
+            return self.device(self.devices.iter().position(runs).unwrap_or(0));
+        }
+        // SAFETY: a context is current; writes one number.
+        check("cuCtxGetDevice", unsafe { sys::cuCtxGetDevice(&mut device) })?;
         self.device(usize::try_from(device).unwrap_or(0))
     }
 

@@ -46,27 +46,15 @@ impl Event {
     /// Waits on the host.
     pub fn wait(&self) -> Result<(), Error> {
         // SAFETY: as above; the event was not recorded in a capture.
-        beside_captures(|| check("cuEventSynchronize", unsafe { sys::cuEventSynchronize(self.event) }))
+        check("cuEventSynchronize", unsafe { sys::cuEventSynchronize(self.event) })
     }
 
     /// Whether everything before it has run; false after an error.
     #[must_use]
     pub fn is_done(&self) -> bool {
         // SAFETY: as above; the event was not recorded in a capture.
-        beside_captures(|| check("cuEventQuery", unsafe { sys::cuEventQuery(self.event) })).is_ok()
+        check("cuEventQuery", unsafe { sys::cuEventQuery(self.event) }).is_ok()
     }
-}
-
-/// Asking about an event would spoil a capture that some thread has under way, unless this one says that it knows what it does.
-fn beside_captures(ask: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
-    let mut mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_RELAXED;
-    let exchange = "cuThreadExchangeStreamCaptureMode";
-    // SAFETY: swaps this thread's mode, and below swaps it back.
-    check(exchange, unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut mode) })?;
-    let outcome = ask();
-    // SAFETY: as above.
-    check(exchange, unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut mode) })?;
-    outcome
 }
 
 impl Drop for Event {

@@ -61,7 +61,7 @@ impl Graphs {
     /// The device's context is current, and the buffers have the sizes that their comments say for this shape.
     pub unsafe fn run(
         &mut self,
-        device: &Device,
+        device: &'static Device,
         shape: Shape,
         buffers: &Buffers,
         stream: Stream,
@@ -77,7 +77,7 @@ impl Graphs {
 
     unsafe fn enqueue(
         &mut self,
-        device: &Device,
+        device: &'static Device,
         shape: Shape,
         buffers: &Buffers,
         stream: Stream,
@@ -121,9 +121,13 @@ impl Graphs {
             // Of a graph that had this number before: this one's exact kernel sleeps.
             fill(awake, 0, size_of::<u32>(), stream)?;
         }
-        let graph = Graph::new(steps, words, addresses, sleep, block::idle(device), stream)?;
-        // SAFETY: the caller's promise.
-        unsafe { kept.ready.insert(Ready { graph, lone }).launch_at(addresses, stream, follows) }
+        match Graph::new(device, steps.clone(), words, addresses, sleep, block::idle(device), stream) {
+            // SAFETY: the caller's promise.
+            Ok(graph) => unsafe { kept.ready.insert(Ready { graph, lone }).launch_at(addresses, stream, follows) },
+            Err(fault) if fault.is_fault() => Err(fault),
+            // There is no memory for it, for instance. SAFETY: the caller's promise.
+            Err(_) => unsafe { run_steps(&steps, stream) },
+        }
     }
 
     /// Forgets all of them: their workspace is going away. Nothing may be running any more.
@@ -168,6 +172,7 @@ pub unsafe fn run_steps(steps: &[Step], stream: Stream) -> Result<(), Error> {
 
 /// A chain of launches, without an exact kernel that sleeps, and with what wakes it.
 struct Graph {
+    device: &'static Device,
     steps: Vec<Step>,
     nodes: Vec<sys::CUgraphNode>,
     /// Where the steps hold addresses of the caller's, and which.
@@ -184,6 +189,7 @@ impl Graph {
     /// Of these steps, whose `words` hold the caller's `addresses`. `sleep`: how the last of them sleeps, and an address for its own use. `idle`: see
     /// [`block::idle`].
     fn new(
+        device: &'static Device,
         mut steps: Vec<Step>,
         mut words: Words,
         addresses: Addresses,
@@ -195,7 +201,8 @@ impl Graph {
         // SAFETY: writes one graph.
         check("cuGraphCreate", unsafe { sys::cuGraphCreate(&mut template, 0) })?;
         let (nodes, exec) = (Vec::new(), ptr::null_mut());
-        let mut graph = Self { steps: Vec::new(), nodes, words: Words::default(), addresses, template, exec };
+        let (no_steps, no_words) = (Vec::new(), Words::default());
+        let mut graph = Self { device, steps: no_steps, nodes, words: no_words, addresses, template, exec };
         let mut sleeper = None;
         if let (Some((sleep, awake)), Some(exact)) = (&sleep, steps.last()) {
             // Its node is the device's to change.
@@ -270,13 +277,17 @@ impl Graph {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        // SAFETY: owned by this value. Of a lost device there is nothing left to free, so results do not matter.
-        unsafe {
-            if !self.exec.is_null() {
-                sys::cuGraphExecDestroy(self.exec);
+        // A lost device has nothing left to free.
+        let _ = self.device.run(|| {
+            // SAFETY: owned by this value.
+            unsafe {
+                if !self.exec.is_null() {
+                    sys::cuGraphExecDestroy(self.exec);
+                }
+                sys::cuGraphDestroy(self.template);
             }
-            sys::cuGraphDestroy(self.template);
-        }
+            Ok(())
+        });
     }
 }
 

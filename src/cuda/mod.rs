@@ -4,6 +4,7 @@ pub mod addresses;
 pub mod alarms;
 pub mod arch;
 pub mod block;
+pub mod context;
 pub mod device;
 pub mod driver;
 pub mod event;

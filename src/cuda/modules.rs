@@ -7,11 +7,10 @@ use cudarc::driver::sys;
 
 use super::arch::Arch;
 use super::driver::check;
-use super::images::Image;
 use super::launch::Function;
 use crate::error::Error;
 
-/// Never unloaded: the functions live as long as the process.
+/// Unloaded again unless they are kept: where not all of a GPU's kernels can be loaded, the next call tries it again.
 pub struct Modules {
     arch: Arch,
     modules: Vec<sys::CUmodule>,
@@ -20,13 +19,20 @@ pub struct Modules {
 impl Modules {
     /// Loads the architecture's files into the current context.
     pub fn load(arch: Arch, capability: (u32, u32)) -> Result<Self, Error> {
-        let load = |image: &Image| {
+        let mut loaded = Self { arch, modules: Vec::new() };
+        for image in arch.images(capability) {
             let mut module = ptr::null_mut();
             // SAFETY: a whole cubin, or PTX with its zero byte.
             let result = unsafe { sys::cuModuleLoadData(&mut module, image.bytes.as_ptr().cast()) };
-            check("cuModuleLoadData", result).map(|()| module)
-        };
-        Ok(Self { arch, modules: arch.images(capability).map(load).collect::<Result<_, _>>()? })
+            check("cuModuleLoadData", result)?;
+            loaded.modules.push(module);
+        }
+        Ok(loaded)
+    }
+
+    /// For the life of the process, as the functions that were found are.
+    pub fn keep(mut self) {
+        self.modules.clear();
     }
 
     /// Finds a kernel in whichever file has it and allows it the shared memory that it will be launched with.
@@ -47,5 +53,14 @@ impl Modules {
         // SAFETY: the function was just found.
         check("cuFuncSetAttribute", unsafe { sys::cuFuncSetAttribute(function, attribute, shared) })?;
         Ok(Function(function))
+    }
+}
+
+impl Drop for Modules {
+    fn drop(&mut self) {
+        for &module in &self.modules {
+            // SAFETY: loaded into the current context, and none of its functions is used.
+            unsafe { sys::cuModuleUnload(module) };
+        }
     }
 }

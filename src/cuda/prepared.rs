@@ -1,5 +1,6 @@
 //! A block whose weights are cast once: what a handle is on a GPU.
 
+use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys;
@@ -86,27 +87,33 @@ impl Prepared {
         self.device.run(|| {
             let mut copy = None;
             self.in_order(stream, on_host, |stream, order, run| {
-                order.alarms.forget(run == Run::Captured);
                 let mut source = *weights;
                 if on_host {
                     let copy = copy.insert(Buffer::new(self.device, "scratch for the weights", weights.bytes)?);
                     copy_in(copy.address(), weights, stream)?;
                     source.address = copy.address() as usize;
                 }
-                let parts = self.workspace.parts();
-                // What was unusual about the weights before is no longer.
-                fill(parts.alarms, 0, ALARMS_BYTES, stream)?;
-                let buffers = Buffers::of_weights(source.address as u64, parts);
-                // SAFETY: the weights were checked for their length, a preparation touches nothing of x and output.
-                unsafe { run_steps(&prepare(self.device, self.shape(0, 0, None), &buffers)?, stream) }?;
-                if parts.vectors != 0 {
-                    // gamma1 and beta1 are the first of the weights.
-                    let layernorm1 = Span { bytes: 2 * D * size_of::<f32>(), ..source };
-                    copy_in(parts.vectors + 4 * vectors::GAMMA1 as u64, &layernorm1, stream)?;
-                }
-                order.alarms.copy(parts.alarms, stream)
+                order.alarms.forget(run == Run::Captured);
+                self.prepare(&source, stream)?;
+                order.alarms.copy(self.workspace.parts().alarms, stream)
             })
         })
+    }
+
+    /// Enqueues the casts of weights that are on the device.
+    fn prepare(&self, weights: &Span, stream: Stream) -> Result<(), Error> {
+        let parts = self.workspace.parts();
+        // What was unusual about the weights before is no longer.
+        fill(parts.alarms, 0, ALARMS_BYTES, stream)?;
+        let buffers = Buffers::of_weights(weights.address as u64, parts);
+        // SAFETY: the weights were checked for their length, a preparation touches nothing of x and output.
+        unsafe { run_steps(&prepare(self.device, self.shape(0, 0, None), &buffers)?, stream) }?;
+        if parts.vectors == 0 {
+            return Ok(());
+        }
+        // gamma1 and beta1 are the first of the weights.
+        let layernorm1 = Span { bytes: 2 * D * size_of::<f32>(), ..*weights };
+        copy_in(parts.vectors + 4 * vectors::GAMMA1 as u64, &layernorm1, stream)
     }
 
     /// Enqueues one forward.
@@ -196,30 +203,51 @@ impl Prepared {
         let mut order = self.order();
         let launchers = &self.device.launchers;
         if is_capturing(stream)? {
+            check_whole(stream)?;
             if waits {
-                return Err(Error::Unsupported("host memory cannot be captured into a graph".into()));
+                let text = "stream is being captured into a graph, which the block's host memory cannot be";
+                return Err(Error::Unsupported(text.into()));
             }
             launchers.capture();
             return enqueue(stream, &mut order, Run::Captured);
         }
         let number = number_of(stream)?;
-        if order.stream.is_some_and(|latest| latest != number) {
-            order.done.precede(stream)?;
+        if order.stream != Some(number) {
+            check_whole(stream)?;
+            if order.stream.is_some() {
+                order.done.precede(stream)?;
+            }
         }
         order.stream = Some(number);
         let done = Arc::clone(&order.done);
         let end = End { event: &done, always: true };
-        launchers.enqueue(stream, end, |company| enqueue(stream, &mut order, Run::Now(company)))?;
-        if waits { wait(stream) } else { Ok(()) }
+        let enqueued = launchers.enqueue(stream, end, |company| enqueue(stream, &mut order, Run::Now(company)));
+        // After a failure too: a copy may be reading the caller's memory.
+        let finished = if waits { wait(stream) } else { Ok(()) };
+        enqueued.and(finished)
     }
 }
 
 impl Drop for Prepared {
     fn drop(&mut self) {
         let order = self.order.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // On a lost device there is nothing to wait for.
+        // On a lost device there is nothing to wait for. For launches of captured graphs, which no event of ours is behind, the driver waits when the
+        // workspace is freed (`destroy_behind_a_graph`): to ask for that would spoil captures.
         let _ = self.device.run(|| order.done.wait());
     }
+}
+
+/// Blocks of a grid wait for each other, and are as many as the device has places for: where only a part of it is to be had they would wait for ever.
+fn check_whole(stream: Stream) -> Result<(), Error> {
+    let mut context = ptr::null_mut();
+    // SAFETY: the caller's live stream; writes one pointer.
+    check("cuStreamGetGreenCtx", unsafe { sys::cuStreamGetGreenCtx(raw(stream), &mut context) })?;
+    if context.is_null() {
+        return Ok(());
+    }
+    let text =
+        "stream is of a green context, which has a part of the device's multiprocessors; a block needs all of them";
+    Err(Error::Unsupported(text.into()))
 }
 
 fn is_capturing(stream: Stream) -> Result<bool, Error> {

@@ -46,7 +46,9 @@ pub fn solve(driver: &'static Driver, tokens: &Tokens, weights: &Span, precision
             host::check(weights, "readable")?;
             host::check(&tokens.output, "writable")?;
             tokens.check_overlap(Some(weights))?;
-            solve_from_host(driver.current_device()?, tokens, weights, precision)
+            let device = driver.current_device();
+            device
+                .and_then(|device| solve_from_host(device, tokens, weights, precision))
                 .inspect_err(|error| host::spoil(tokens, error))
         }
     }
@@ -72,8 +74,10 @@ pub fn solve_from_host(
     device.run(|| {
         // The scratch memory is in use to the end, so the lock is held.
         let mut solver = device.lock_solver();
-        solver.enqueue(device, tokens, weights, precision, true)?;
-        wait(Stream::LEGACY)
+        let enqueued = solver.enqueue(device, tokens, weights, precision, true);
+        // After a failure too: a copy may be reading the caller's memory.
+        let finished = wait(Stream::LEGACY);
+        enqueued.and(finished)
     })
 }
 
@@ -128,7 +132,7 @@ impl Solver {
             wait(Stream::LEGACY)?;
             self.graphs.clear();
             let larger = match Workspace::new(device, rows.next_multiple_of(ROWS_STEP), Purpose::Stateless) {
-                Err(Error::OutOfMemory { .. }) if self.workspace.is_some() => {
+                Err(Error::OutOfMemory { .. }) => {
                     self.workspace = None;
                     Workspace::new(device, rows, Purpose::Stateless)
                 }

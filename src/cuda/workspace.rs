@@ -62,7 +62,8 @@ const STATISTICS: usize = 192;
 /// Bytes of the squares of each head's longest query and key, a line each.
 const LONGEST_ROWS: usize = 2 * HEADS * 128;
 /// Tiles that hang over the last row write statistics of rows that do not exist, and read what is behind it in h, att and f. So these have room for whole
-/// tiles of 128 rows; FC's of up to 224 rows read on into what lies behind h, and proj's of up to 208 into what lies behind f, statistics and `x_copy`.
+/// tiles of 128 rows; QKV's and FC's of up to 256 rows read on into what lies behind h, and proj's of up to 208 into what lies behind f, statistics and
+/// `x_copy`.
 const TILE_ROWS: usize = 128;
 
 const _: () = assert!((packed::LEN * F16).is_multiple_of(256) && (vectors::LEN * F32).is_multiple_of(256));
@@ -133,8 +134,25 @@ pub enum Purpose {
 pub struct Workspace {
     device: &'static Device,
     buffer: Buffer,
+    /// Behind the buffer: to free that waits for what runs in it.
+    _joined: Joined,
     rows: usize,
     sizes: Sizes,
+}
+
+/// One of the device's launchers while this lives.
+struct Joined(&'static Device);
+
+impl Joined {
+    fn new(device: &'static Device) -> Result<Self, Error> {
+        device.launchers.join(device).map(|()| Self(device))
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        self.0.launchers.leave();
+    }
 }
 
 impl Workspace {
@@ -151,8 +169,7 @@ impl Workspace {
     pub fn new(device: &'static Device, rows: usize, purpose: Purpose) -> Result<Self, Error> {
         let sizes = Sizes::new(device.arch, rows, purpose);
         let buffer = Buffer::new(device, "the workspace", sizes.total())?;
-        device.launchers.join(device)?;
-        let workspace = Self { device, buffer, rows, sizes };
+        let workspace = Self { device, buffer, _joined: Joined::new(device)?, rows, sizes };
         let parts = workspace.parts();
         fill(parts.alarms, 0, ALARMS_BYTES, Stream::LEGACY)?;
         fill(parts.exact, 0, COUNTERS, Stream::LEGACY)?;
@@ -215,12 +232,6 @@ impl Workspace {
             shares: longest_rows + LONGEST_ROWS as u64,
             x_copy,
         }
-    }
-}
-
-impl Drop for Workspace {
-    fn drop(&mut self) {
-        self.device.launchers.leave();
     }
 }
 

@@ -36,7 +36,7 @@ impl Kernels {
             }
             Ok(found)
         };
-        Ok(Self {
+        let kernels = Self {
             cast_layernorm_f16: function(Kernel::CastLayernorm)?,
             layernorm_f16: function(Kernel::Layernorm)?,
             attention_f16: function(Kernel::Attention { causal: false })?,
@@ -46,7 +46,9 @@ impl Kernels {
             gemm_fc: tiles(Gemm::Fc)?,
             gemm_proj: tiles(Gemm::Proj)?,
             exact: exact::Kernel::load(&modules, arch)?,
-        })
+        };
+        modules.keep();
+        Ok(kernels)
     }
 
     /// The loaded form of a planned kernel.
