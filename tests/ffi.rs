@@ -182,7 +182,7 @@ fn forward_and_update_refuse_bad_input() {
     refuse((x, 0, 1, 4, 0), NullPointer, "output is null");
     refuse((x, to, 0, 4, 0), InvalidArgument, "batch is 0");
     refuse((x, to, 4, 0, 0), InvalidArgument, "seq_len is 0");
-    refuse((x, to, 1, 5, 0), InvalidArgument, "batch * seq_len is 5, expected at most the max_tokens");
+    refuse((x, to, 1, 5, 0), InvalidArgument, "batch * seq_len is 5, the block was created for max_tokens = 4");
     refuse((x, to, 70_000, 1, 0), InvalidArgument, "batch is 70000");
     refuse((x, to, 60_000, 60_000, 0), InvalidArgument, "batch * seq_len is 3600000000");
     refuse((x + 2, to, 1, 3, 0), Misaligned, "x is at");

@@ -32,6 +32,7 @@ fn hopper_names() -> Vec<String> {
     let mut all = vec![
         Kernel::CastLayernorm,
         Kernel::LayernormVectors,
+        Kernel::Layernorm,
         Kernel::FewPrepare,
         Kernel::TransposeQkv,
         Kernel::FoldLayernorm2,
@@ -53,7 +54,7 @@ fn hopper_names() -> Vec<String> {
     }
     all.into_iter()
         .map(hopper::kernels::symbol)
-        .chain(["exact", "exact_few"].map(Into::into))
+        .chain(["exact", "exact_few", "wake"].map(Into::into))
         .chain(exact_chain::Kernel::all().map(exact_chain::Kernel::symbol))
         .chain(exact_long::Kernel::all().map(exact_long::Kernel::symbol))
         .collect()
@@ -72,11 +73,10 @@ fn check(arch: Arch) -> Result<Completion, Failed> {
         let names = if arch == Arch::Sm90a { hopper_names() } else { portable_names() };
         for name in names {
             let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+            let end = name.len() + 1;
             let found = images.iter().any(|image| {
-                image
-                    .bytes
-                    .windows(name.len() + 1)
-                    .any(|bytes| &bytes[..name.len()] == name.as_bytes() && !is_name(bytes[name.len()]))
+                let mut places = image.bytes.windows(end + 1);
+                places.any(|bytes| &bytes[1..end] == name.as_bytes() && !is_name(bytes[0]) && !is_name(bytes[end]))
             });
             assert!(found, "{name} is in no file of {} (PTX: {ptx})", arch.name());
         }

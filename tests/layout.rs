@@ -45,11 +45,12 @@ fn root() -> &'static Path {
 
 /// As build.rs looks for it, except that it need not be there.
 fn nvcc() -> Option<PathBuf> {
-    let from = |name: &str, below: &str| std::env::var_os(name).map(|value| PathBuf::from(value).join(below));
+    let from = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
-    [from("NVCC", ""), from("CUDA_HOME", "bin/nvcc"), from("CUDA_PATH", "bin/nvcc")]
+    let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(from);
+    from("NVCC")
         .into_iter()
-        .flatten()
+        .chain(homes.map(|home| home.join("bin/nvcc")))
         .chain(std::env::split_paths(&path).map(|folder| folder.join("nvcc")))
         .chain(["/usr/local/cuda/bin/nvcc".into(), root().join("target/toolkit/nvidia/cu13/bin/nvcc")])
         .find(|path| path.is_file())

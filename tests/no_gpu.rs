@@ -8,6 +8,7 @@ mod common;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
+use std::sync::mpsc;
 use std::time::Duration;
 use std::{env, ptr, thread};
 
@@ -31,13 +32,14 @@ fn main() -> std::process::ExitCode {
         println!("{:?}", raw_solve(at, at, weights.as_ptr().addr(), 1));
         return std::process::ExitCode::SUCCESS;
     }
-    let tests: [(&str, fn()); 7] = [
+    let tests: [(&str, fn()); 8] = [
         ("solve_runs_on_the_cpu", solve_runs_on_the_cpu),
         ("a_block_runs_on_the_cpu", a_block_runs_on_the_cpu),
         ("update_changes_the_weights", update_changes_the_weights),
         ("a_gpu_that_is_asked_for_is_missed", a_gpu_that_is_asked_for_is_missed),
         ("knobs", knobs),
         ("threads", threads),
+        ("forked_child", forked_child),
         ("destroy_waits_for_a_forward", destroy_waits_for_a_forward),
     ];
     run(&tests)
@@ -150,24 +152,60 @@ fn threads() {
     drop(Block(ptr::with_exposed_provenance_mut(block)));
 }
 
+/// A child that was forked after a call, as Python's multiprocessing does, has threads of its own.
+fn forked_child() {
+    let host_weights = weights(78);
+    let x = Random::new(78).uniforms(40 * D);
+    let mut output = vec![f32::NAN; x.len()];
+    let [from, weights_at] = [x.as_ptr().addr(), host_weights.as_ptr().addr()];
+    let to = output.as_mut_ptr().expose_provenance();
+    solve(from, to, weights_at, 40).expect("in the parent");
+    let wanted = output.clone();
+    // SAFETY: the child calls what is to work there, and leaves without running anything of its parent's; it is ended if it does not return.
+    let status = unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            libc::alarm(30);
+            output.fill(f32::NAN);
+            let right = solve(from, to, weights_at, 40).is_ok() && output == wanted;
+            libc::_exit(if right { 0 } else { 1 });
+        }
+        assert!(child > 0, "fork");
+        let mut status = 0;
+        assert_eq!(libc::waitpid(child, &mut status, 0), child);
+        status
+    };
+    assert_eq!(status, 0, "the child's status; 14 is the alarm that ends it after 30 s");
+}
+
 /// What another thread has begun is complete when the block is gone; what comes later finds none.
 fn destroy_waits_for_a_forward() {
     const ROWS: usize = 1024;
     let host_weights = weights(77);
     let block = Block::create(host_weights.as_ptr().addr(), &options(|o| o.max_tokens = ROWS as i32)).expect("create");
     let x = Random::new(77).uniforms(ROWS * D);
-    let output = vec![f32::NAN; x.len()];
-    let (handle, from, to) = (block.0.expose_provenance(), x.as_ptr().addr(), output.as_ptr().expose_provenance());
-    let forward = thread::spawn(move || {
+    let mut output = vec![f32::NAN; x.len()];
+    let (handle, from, to) = (block.0.expose_provenance(), x.as_ptr().addr(), output.as_mut_ptr().expose_provenance());
+    let (first, is_over) = mpsc::channel();
+    let forwards = thread::spawn(move || {
         let block = std::mem::ManuallyDrop::new(Block(ptr::with_exposed_provenance_mut(handle)));
-        (block.raw_forward(from, to, 1, ROWS), block.raw_forward(from, to, 1, ROWS))
+        loop {
+            match block.raw_forward(from, to, 1, ROWS) {
+                SolveStatus::Ok => first.send(()).expect("somebody listens"),
+                status => return status,
+            }
+        }
     });
-    thread::sleep(Duration::from_millis(20));
+    // One after the other, so that hardly a moment is between two.
+    is_over.recv().expect("a forward");
+    thread::sleep(Duration::from_millis(5));
     // SAFETY: any handle may be destroyed.
     assert_eq!(unsafe { solve::ffi::solve_block_destroy(block.0) }, SolveStatus::Ok);
-    // SAFETY: inside `output`, which nobody writes any more.
-    let last = unsafe { ptr::with_exposed_provenance::<f32>(to).add(x.len() - 1).read_volatile() };
-    assert!(last.is_finite(), "the forward that had begun is not complete");
-    assert_eq!(forward.join().expect("the thread"), (SolveStatus::Ok, SolveStatus::BadHandle));
+    // SAFETY: `output`, which nobody writes any more.
+    let written = unsafe { std::slice::from_raw_parts_mut(ptr::with_exposed_provenance_mut::<f32>(to), x.len()) };
+    assert!(written.iter().all(|value| value.is_finite()), "the forward that had begun is not complete");
+    written.fill(0.0);
+    assert_eq!(forwards.join().expect("the thread"), SolveStatus::BadHandle);
+    assert!(written.iter().all(|&value| value == 0.0), "a forward went on behind the block's end");
     std::mem::forget(block);
 }

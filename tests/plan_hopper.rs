@@ -149,6 +149,9 @@ fn what_a_projection_fetches_early_is_cast_two_kernels_before() {
             |mut chunks: Range<u32>, latest: usize| chunks.all(|chunk| casts(chunk).is_some_and(|at| at <= latest));
         assert!(there(CHUNKS - CHUNKS_FC..CHUNKS, plan.len() - 3), "W_proj, {what}");
         assert!(there(CHUNKS_QKV..CHUNKS_QKV + CHUNKS_ATTN, 1), "W_attn, {what}");
+        // QKV of these forms tells nobody how long queries and keys are.
+        let told = |kernel| matches!(kernel, Kernel::Attention { form, .. } if ATTENTION[form].wants_lengths());
+        assert!(!plan.iter().any(|launch| told(launch.kernel)), "lengths, {what}");
         seen[plan.len() - 5] += 1;
     }
     assert!(seen.iter().all(|&plans| plans > 0), "{seen:?}");

@@ -31,7 +31,7 @@ fn has_instructions(arch: Arch, instructions: &[&str]) -> Result<Completion, Fai
     };
     let images = IMAGES.iter().filter(|image| image.arch == arch && !image.ptx);
     let images: Vec<_> = images
-        .filter(|image| ["gemm", "attention", "exact"].iter().any(|stage| image.name.starts_with(stage)))
+        .filter(|image| ["gemm", "attention", "exact", "small"].iter().any(|stage| image.name.contains(stage)))
         .collect();
     if images.is_empty() {
         return Ok(Completion::ignored_with(format!("skipped: this build has no {}", arch.name())));
@@ -41,6 +41,7 @@ fn has_instructions(arch: Arch, instructions: &[&str]) -> Result<Completion, Fai
         let wanted = match arch {
             // Too few rows for wgmma
             Arch::Sm90a if image.name.starts_with("exact_few") => vec!["HMMA.16816.F32", "LDGSTS"],
+            Arch::Sm90a if image.name.starts_with("small") => vec!["HMMA.16816.F32", "UBLKCP"],
             // The exact kernel's operands lie in memory as the products want them, so that plain bulk copies bring them.
             Arch::Sm90a if image.name.starts_with("exact") => [instructions, &["UBLKCP"]].concat(),
             Arch::Sm90a => [instructions, &["UTMALDG"]].concat(),
@@ -49,8 +50,11 @@ fn has_instructions(arch: Arch, instructions: &[&str]) -> Result<Completion, Fai
         for instruction in wanted {
             assert!(text.contains(instruction), "no {instruction} in {}", image.name);
         }
+        // The kernels for few tokens hand an address over to a graph's node, once and only where a call is computed again.
+        let handed = if image.name.starts_with("small") { text.matches("Function : ").count() } else { 0 };
         // Another compiler's code may be slower, and the build has said so.
-        assert!(toolkit_version() != tuned_version() || !text.contains("STL"), "{} stores to local memory", image.name);
+        let stays = text.matches("STL").count() <= handed;
+        assert!(toolkit_version() != tuned_version() || stays, "{} stores to local memory", image.name);
     }
     Ok(Completion::Completed)
 }

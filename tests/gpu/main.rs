@@ -8,6 +8,7 @@ mod calls;
 #[path = "../common/mod.rs"]
 mod common;
 mod intermediates;
+mod lifetimes;
 #[path = "../cpu/oracle.rs"]
 mod oracle;
 mod precision;
@@ -69,19 +70,21 @@ fn main() -> std::process::ExitCode {
         push("precision::rescue_in_place", precision::rescue_in_place);
         push("precision::usual_after_unusual", precision::usual_after_unusual);
         push("precision::in_any_order", precision::in_any_order);
+        push("precision::large_scores", precision::large_scores);
         push("precision::finite_at_extremes", precision::finite_at_extremes);
         push("precision::forgotten_graphs", precision::forgotten_graphs);
         push("precision::one_rule", precision::one_rule);
         push("precision::every_alarm", precision::every_alarm);
         push("precision::blocks", precision::blocks);
         push("precision::quiet_blocks", precision::quiet_blocks);
+        push("precision::shifted_rows", precision::shifted_rows);
         push("precision::update", precision::update);
         push("precision::update_at_once", precision::update_at_once);
         push("precision::update_in_graphs", precision::update_in_graphs);
         push("precision::at_the_same_time", precision::at_the_same_time);
         push("precision::long_sequence", precision::long_sequence);
     }
-    let plain: [(&str, fn()); 19] = [
+    let plain: [(&str, fn()); 25] = [
         ("calls::memory_kinds", calls::memory_kinds),
         ("calls::managed_beside_device", calls::managed_beside_device),
         ("calls::context_is_restored", calls::context_is_restored),
@@ -93,6 +96,10 @@ fn main() -> std::process::ExitCode {
         ("calls::close_behind", calls::close_behind),
         ("calls::graph_capture", calls::graph_capture),
         ("calls::handle_on_host_memory", calls::handle_on_host_memory),
+        ("lifetimes::beside_a_capture", lifetimes::beside_a_capture),
+        ("lifetimes::destroy_behind_a_graph", lifetimes::destroy_behind_a_graph),
+        ("lifetimes::green_context", lifetimes::green_context),
+        ("lifetimes::full_device", lifetimes::full_device),
         ("bad_input::solve_table", bad_input::solve_table),
         ("bad_input::short_beside_another", bad_input::short_beside_another),
         ("bad_input::handle_table", bad_input::handle_table),
@@ -101,6 +108,8 @@ fn main() -> std::process::ExitCode {
         ("processes::chosen_precision", processes::chosen_precision),
         ("processes::cooperative_grids_beside", processes::cooperative_grids_beside),
         ("processes::fault", processes::fault),
+        ("processes::early_fault", processes::early_fault),
+        ("processes::reset", processes::reset),
     ];
     trials.extend(plain.into_iter().map(|(name, test)| trial(name.into(), || None, test)));
     let one_gpu = || (rig::driver().map_or(0, Driver::count) < 2).then(|| "this machine has one GPU".into());

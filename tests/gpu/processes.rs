@@ -31,6 +31,8 @@ pub fn child() -> bool {
         "chosen_precision" => chosen_precision_here(),
         "cooperative_grids_beside" => cooperative_grids_beside_here(),
         "fault" => fault_here(),
+        "early_fault" => early_fault_here(),
+        "reset" => reset_here(),
         _ => panic!("unknown task {task}"),
     }
     true
@@ -214,11 +216,7 @@ fn fault_here() {
     call(&mut output).expect("before the fault");
     assert!(output.iter().all(|value| value.is_finite()));
 
-    let (function, none) = (kernel(FAULT, c"fault"), ptr::null_mut());
-    // SAFETY: the kernel above takes no parameters.
-    unsafe {
-        ok(sys::cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, none, ptr::null_mut(), ptr::null_mut()));
-    }
+    cause_a_fault();
     for _ in 0..3 {
         let (status, sentence) = call(&mut output).expect_err("the device is lost");
         assert_eq!(status, SolveStatus::Driver);
@@ -227,4 +225,66 @@ fn fault_here() {
         output.fill(0.0);
     }
     assert!(message().starts_with("device 0 is lost"), "{}", message());
+}
+
+fn cause_a_fault() {
+    let (function, none) = (kernel(FAULT, c"fault"), ptr::null_mut());
+    // SAFETY: the kernel above takes no parameters.
+    unsafe {
+        ok(sys::cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, none, ptr::null_mut(), ptr::null_mut()));
+        assert_ne!(sys::cuCtxSynchronize(), sys::CUresult::CUDA_SUCCESS);
+    }
+}
+
+/// The same where the fault was before the library's first call.
+pub fn early_fault() {
+    run("early_fault", &[]);
+}
+
+fn early_fault_here() {
+    cause_a_fault();
+    let (host_x, mut output, host_weights) = (Random::new(55).uniforms(D), vec![0.0f32; D], weights(55));
+    let at = output.as_mut_ptr().addr();
+    let (status, sentence) =
+        solve(host_x.as_ptr().addr(), at, host_weights.as_ptr().addr(), 1).expect_err("the device is lost");
+    assert_eq!(status, SolveStatus::Driver, "{sentence}");
+    assert!(output.iter().all(|value| value.is_nan()), "host output after a fault is NaN: {sentence}");
+}
+
+/// A program that resets the device goes on as if it had just begun; blocks from before say what has become of them.
+pub fn reset() {
+    run("reset", &[]);
+}
+
+fn reset_here() {
+    const ROWS: usize = 200;
+    let host_weights = weights(56);
+    let host_x = Random::new(56).uniforms(ROWS * D);
+    let wanted = reference(&host_x, &host_weights, 1, ROWS, false);
+    let mut blocks = Vec::new();
+    for round in 0..3 {
+        let (x, weights) = (Memory::of(&host_x), Memory::of(&host_weights));
+        let (solved, output) = (Memory::poisoned(ROWS * D), Memory::poisoned(ROWS * D));
+        for (time, block) in blocks.iter().enumerate() {
+            let refused: Result<(), String> = Block::forward(block, &x, &output, 1, ROWS, ptr::null_mut());
+            let sentence = refused.expect_err("a block from before");
+            assert!(sentence.contains("device 0 was reset"), "block {time} in round {round}: {sentence}");
+        }
+        let block = Block::create(weights.address(), &options(|_| {})).expect("create");
+        for _ in 0..3 {
+            solve(x.address(), solved.address(), weights.address(), ROWS).expect("solve");
+            block.forward(&x, &output, 1, ROWS, ptr::null_mut()).expect("forward");
+        }
+        check_block(&solved.read(), &wanted, &format!("solve() in round {round}"));
+        check_block(&output.read(), &wanted, &format!("a block in round {round}"));
+        blocks.push(block);
+        if round == 1 {
+            // Its memory is gone, and what has its address now is somebody else's.
+            drop(blocks.remove(0));
+        }
+        drop((x, weights, solved, output));
+        // SAFETY: nothing of it is used any more but by blocks, which know.
+        unsafe { ok(sys::cuDevicePrimaryCtxReset_v2(0)) };
+        enter(0);
+    }
 }

@@ -255,6 +255,42 @@ impl Drop for OwnStream {
     }
 }
 
+/// A part of the first GPU's multiprocessors with a stream of its own (a green context).
+pub struct FewMultiprocessors {
+    context: sys::CUgreenCtx,
+    pub stream: sys::CUstream,
+}
+
+impl FewMultiprocessors {
+    pub fn new(sms: u32) -> Self {
+        let (mut context, mut stream, mut description) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+        let kind = sys::CUdevResourceType::CU_DEV_RESOURCE_TYPE_SM;
+        // SAFETY: resources are plain numbers, of this device; each call writes what the next one takes.
+        unsafe {
+            let [mut all, mut part, mut rest]: [sys::CUdevResource; 3] = std::mem::zeroed();
+            ok(sys::cuDeviceGetDevResource(0, &mut all, kind));
+            let mut parts = 1;
+            ok(sys::cuDevSmResourceSplitByCount(&mut part, &mut parts, &all, &mut rest, 0, sms));
+            ok(sys::cuDevResourceGenerateDesc(&mut description, &mut part, 1));
+            let flags = sys::CUgreenCtxCreate_flags::CU_GREEN_CTX_DEFAULT_STREAM as u32;
+            ok(sys::cuGreenCtxCreate(&mut context, description, 0, flags));
+            let flags = sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
+            ok(sys::cuGreenCtxStreamCreate(&mut stream, context, flags, 0));
+        }
+        Self { context, stream }
+    }
+}
+
+impl Drop for FewMultiprocessors {
+    fn drop(&mut self) {
+        // SAFETY: made above, and not used any more.
+        unsafe {
+            sys::cuStreamDestroy_v2(self.stream);
+            sys::cuGreenCtxDestroy(self.context);
+        }
+    }
+}
+
 /// A graph of the caller's.
 pub struct Captured {
     graph: sys::CUgraph,
