@@ -1,7 +1,6 @@
 //! What keeps a candidate's process away from the grader: nobody reads the grader's memory, the candidate's process
 //! gives up the rights by which root could, and whatever it started ends with it.
 
-use std::collections::HashMap;
 use std::io::Read;
 use std::os::fd::IntoRawFd;
 use std::sync::Mutex;
@@ -10,6 +9,7 @@ use std::time::Duration;
 
 use libc::{c_int, c_long, pid_t, sock_filter};
 
+use crate::processes::Processes;
 use crate::run::Scratch;
 
 /// Candidates' processes that are running.
@@ -78,7 +78,7 @@ pub fn heed_interrupts() -> std::io::Result<()> {
         let own = unsafe { libc::getpid() };
         // What a process starts between two looks is found by the next.
         for _ in 0..100 {
-            let below = descendants(own, &parents());
+            let below = Processes::now().descendants(own);
             if below.is_empty() {
                 break;
             }
@@ -199,7 +199,7 @@ pub fn started(pid: u32) {
 /// Ends a process, its group, and everything that it started, wherever that has gone.
 pub fn end(pid: u32) {
     let pid = pid as pid_t;
-    let below = descendants(pid, &parents());
+    let below = Processes::now().descendants(pid);
     // SAFETY: signals to processes below this one; one that is gone is no error.
     unsafe { libc::kill(-pid, libc::SIGKILL) };
     below.into_iter().chain([pid]).for_each(kill);
@@ -211,16 +211,13 @@ pub fn bury(pid: u32) {
     running.retain(|&p| p != pid as pid_t);
     // What an orphan starts between two looks is found by the next.
     for _ in 0..100 {
-        let parents = parents();
-        // SAFETY: no arguments.
-        let own = unsafe { libc::getpid() };
-        let strays: Vec<pid_t> =
-            parents.iter().filter(|&(p, &parent)| parent == own && !running.contains(p)).map(|(&p, _)| p).collect();
+        let all = Processes::now();
+        let strays = strays(&all, &running);
         if strays.is_empty() {
             return;
         }
         for stray in strays {
-            descendants(stray, &parents).into_iter().chain([stray]).for_each(kill);
+            all.descendants(stray).into_iter().chain([stray]).for_each(kill);
             let mut status: c_int = 0;
             // SAFETY: a child of this process, and a local for its status.
             unsafe { libc::waitpid(stray, &raw mut status, 0) };
@@ -228,61 +225,23 @@ pub fn bury(pid: u32) {
     }
 }
 
-/// Processor time that a process and all below it have taken so far.
+/// Processor time that a candidate's process has taken so far, and everything that it started.
 pub fn busy(pid: u32) -> Duration {
-    let pid = pid as pid_t;
-    let all = descendants(pid, &parents()).into_iter().chain([pid]);
-    let threads = all.flat_map(|p| std::fs::read_dir(format!("/proc/{p}/task")).into_iter().flatten().flatten());
-    let ns = threads.filter_map(|thread| {
-        std::fs::read_to_string(thread.path().join("schedstat")).ok()?.split(' ').next()?.parse::<u64>().ok()
-    });
-    Duration::from_nanos(ns.sum())
+    let (pid, all) = (pid as pid_t, Processes::now());
+    let Ok(running) = RUNNING.lock() else { return Duration::ZERO };
+    // What is no longer below it can be told from what others started only where no other runs.
+    let strays = if *running == [pid] { strays(&all, &running) } else { Vec::new() };
+    all.busy(strays.into_iter().chain([pid]))
+}
+
+/// Children of this process that nobody started here: what a candidate's process left behind, or put aside by ending what was between.
+fn strays(all: &Processes, running: &[pid_t]) -> Vec<pid_t> {
+    // SAFETY: no arguments.
+    let own = unsafe { libc::getpid() };
+    all.children(own).filter(|pid| !running.contains(pid)).collect()
 }
 
 fn kill(pid: pid_t) {
     // SAFETY: a signal to a process that this one is responsible for.
     unsafe { libc::kill(pid, libc::SIGKILL) };
-}
-
-/// Every process with its parent.
-fn parents() -> HashMap<pid_t, pid_t> {
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<pid_t>().ok());
-    pids.filter_map(|pid| Some((pid, parent(pid)?))).collect()
-}
-
-fn parent(pid: pid_t) -> Option<pid_t> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may hold anything.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
-}
-
-fn descendants(pid: pid_t, parents: &HashMap<pid_t, pid_t>) -> Vec<pid_t> {
-    let mut all = vec![pid];
-    let mut next = 0;
-    while next < all.len() {
-        let children = parents.iter().filter(|&(_, &parent)| parent == all[next]).map(|(&p, _)| p);
-        all.extend(children.collect::<Vec<_>>());
-        next += 1;
-    }
-    all.split_off(1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn descendants_are_found_at_any_depth() {
-        let parents = HashMap::from([(2, 1), (3, 2), (4, 3), (5, 1), (6, 4)]);
-        let mut below = descendants(2, &parents);
-        below.sort_unstable();
-        assert_eq!(below, [3, 4, 6]);
-        assert!(descendants(6, &parents).is_empty());
-    }
-
-    #[test]
-    fn this_process_has_a_parent() {
-        assert_eq!(parent(std::process::id() as pid_t), Some(std::os::unix::process::parent_id() as pid_t));
-    }
 }

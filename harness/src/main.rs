@@ -27,6 +27,7 @@ mod memory;
 mod oracle;
 mod plans;
 mod precision;
+mod processes;
 mod profile;
 mod protocol;
 mod readme;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use crate::content::Base;
 use crate::dims::{D, W_PROJ, W_QKV};
 use crate::grade::Grade;
+use crate::processes::ROUNDING;
 use crate::protocol::Device;
 use crate::reason::{Failure, Reason};
 use crate::report::Trap;
@@ -24,10 +25,11 @@ const SUSPICIOUS: f64 = 0.4;
 
 /// Threads may spin so long after a call.
 const SPINNING: Duration = Duration::from_millis(250);
-/// After that there is so long a look at what they do.
-const RESTING: Duration = Duration::from_millis(150);
+/// After that there is so long a look at what they do. The last is so long that what the rounding of times can add is no reason to fail.
+const LOOKS: [Duration; 3] = [Duration::from_millis(150), Duration::from_millis(150), Duration::from_millis(800)];
 /// More of a processor than this is no rest.
 const RESTLESS: f64 = 0.03;
+const _: () = assert!(LOOKS[2].as_millis() as f64 * RESTLESS > ROUNDING.as_millis() as f64);
 
 type Sprung = Result<String, Failure>;
 
@@ -141,11 +143,11 @@ fn repeated(grade: &mut Grade<'_>, rig: &mut Rig, bases: &[Base], stream: Stream
 fn rests(rig: &mut Rig) -> Sprung {
     let mut share = 0.0;
     // Pools of threads spin for a while before they sleep.
-    for _ in 0..3 {
+    for look in LOOKS {
         std::thread::sleep(SPINNING);
         let (before, start) = (rig.busy(), Instant::now());
-        std::thread::sleep(RESTING);
-        share = (rig.busy() - before).as_secs_f64() / start.elapsed().as_secs_f64();
+        std::thread::sleep(look);
+        share = rig.busy().saturating_sub(before).as_secs_f64() / start.elapsed().as_secs_f64();
         if share < RESTLESS {
             return Ok(format!("{:.1} % of a processor", 100.0 * share));
         }
