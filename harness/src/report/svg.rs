@@ -11,6 +11,9 @@ const RIGHT: f64 = 230.0;
 const TOP: f64 = 16.0;
 const BOTTOM: f64 = 44.0;
 
+/// A linear axis narrower than this shows a single value.
+const NARROWEST: f64 = 1e-100;
+
 /// Colours that differ for most eyes.
 const COLOURS: [&str; 8] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7f7f7f", "#000000"];
 
@@ -54,12 +57,14 @@ impl Scale {
             (low, high) = (1.0, 10.0);
         }
         if axis.zero {
-            low = 0.0;
+            (low, high) = (0.0, high.max(0.0));
         }
         if axis.log {
             (low, high) = (low / 1.15, high * 1.15);
         } else {
-            let margin = (high - low).max(high.abs() * 1e-3) * 0.05;
+            let width = (high - low).max(high.abs() * 1e-3);
+            // A single value may be zero, and still needs some room.
+            let margin = 0.05 * if width > NARROWEST { width } else { 1.0 };
             (low, high) = (if axis.zero { 0.0 } else { low - margin }, high + margin);
         }
         Self { low, high, log: axis.log, from, to }
@@ -85,6 +90,9 @@ impl Scale {
         let raw = (self.high - self.low) / 5.0;
         let power = 10f64.powf(raw.log10().floor());
         let step = power * [1.0, 2.0, 5.0, 10.0].into_iter().find(|m| m * power >= raw).unwrap_or(10.0);
+        if !step.is_normal() {
+            return Vec::new();
+        }
         let first = (self.low / step).ceil() as i64;
         (first..).map(|k| k as f64 * step).take_while(|v| *v <= self.high).collect()
     }
@@ -180,10 +188,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_axis_of_one_value_has_few_ticks() {
+        for value in [0.0, 1e-310, 1.0, -7.0, 1e300, -1e300] {
+            for zero in [false, true] {
+                let scale = Scale::new(&Axis { title: "", log: false, zero }, [value; 2].into_iter(), 0.0, 1.0);
+                assert!((1..20).contains(&scale.ticks().len()) && scale.at(value).is_finite(), "{value}, {zero}");
+            }
+        }
+    }
+
+    #[test]
     fn charts_hold_numbers_only_and_close_their_tags() {
         let axis = |log| Axis { title: "t < u", log, zero: false };
         let series = |points| vec![Series { name: "a & b".into(), mark: Mark::Line, points }];
-        for points in [vec![], vec![(1.0, 1.0)], vec![(1.0, 5.0), (1000.0, 0.0), (10.0, f64::NAN)]] {
+        let (one, at_zero) = (vec![(1.0, 1.0)], vec![(0.0, 0.0), (0.0, 0.0)]);
+        for points in [vec![], one, at_zero, vec![(0.0, 1e-310)], vec![(1.0, 5.0), (1000.0, 0.0), (10.0, f64::NAN)]] {
             for log in [false, true] {
                 let text = chart("title", &axis(log), &axis(log), &series(points.clone()));
                 assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
