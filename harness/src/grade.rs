@@ -222,16 +222,12 @@ impl Grade<'_> {
     fn one_case(&mut self, rig: &mut Rig, case: &Case, twice: bool) -> Result<(), Failure> {
         let (content, beside) = self.under_contract(case);
         let content = &*content;
-        let outcome = self.checked(rig, content, &Manner { settle: twice, ..Manner::CAREFUL });
+        let mut outcome = self.checked(rig, content, &Manner { settle: twice, ..Manner::CAREFUL });
+        if twice && let Ok(first) = outcome {
+            outcome = self.again(rig, content, first);
+        }
         let (accuracy, failure) = match outcome {
-            Ok(done) => {
-                if twice {
-                    let again = rig.call(content, &Manner::CAREFUL)?;
-                    let same = again.output.iter().zip(&done.output).all(|(a, b)| a.to_bits() == b.to_bits());
-                    *self.report.repeatable.get_or_insert(true) &= same;
-                }
-                (done.accuracy, None)
-            }
+            Ok(done) => (done.accuracy, None),
             Err(Wrong { accuracy, failure }) => (accuracy, Some(failure)),
         };
         if self.plan.precision == Some(Precision::Exact) {
@@ -248,6 +244,15 @@ impl Grade<'_> {
             message: failure.as_ref().map(ToString::to_string),
         });
         failure.map_or(Ok(()), Err)
+    }
+
+    /// The same call once more, which must be as right as the first. Returns the first.
+    fn again(&mut self, rig: &mut Rig, content: &Content, first: Done) -> Result<Done, Wrong> {
+        let again =
+            self.checked(rig, content, &Manner::CAREFUL).map_err(|wrong| wrong.during("the same call again"))?;
+        let same = again.output.iter().zip(&first.output).all(|(a, b)| a.to_bits() == b.to_bits());
+        *self.report.repeatable.get_or_insert(true) &= same;
+        Ok(first)
     }
 
     /// A call whose answer must be right. A wrong one is tried again in a process of its own: if it is right
@@ -305,6 +310,10 @@ impl Wrong {
             ..Default::default()
         };
         Self { failure, accuracy }
+    }
+
+    fn during(self, what: &str) -> Self {
+        Self { failure: self.failure.during(what), ..self }
     }
 }
 

@@ -70,3 +70,11 @@ fn a_candidate_is_asked_for_what_the_options_say() {
         assert!(report["candidates"][0]["said"].as_str().is_some_and(|said| said.contains(words)), "{text}");
     }
 }
+
+/// The answer to a repeated call counts without any timing, too.
+#[test]
+fn a_repeated_call_is_held_to_the_same() {
+    let library = candidate("zeros_on_repeats", &folder("repeated"));
+    let (code, said) = graded(&[&library, "--device", "cpu", "--max-case", "4", "--no-timing"]);
+    assert!(code == 16 && said.contains("official:1: the same call again: right as the first call"), "{code}:\n{said}");
+}
