@@ -7,7 +7,10 @@ use crate::gpu::Gpu;
 use crate::reason::{Failure, Reason};
 use crate::tree;
 
-/// Where nvcc is: as the build looks for it, and last where `harness/toolkit` installs it.
+/// The oldest release whose code is as fast, as build.rs has it.
+const OLDEST: (u32, u32) = (12, 9);
+
+/// Where an nvcc is that is new enough: as the build looks for it, and last where `harness/toolkit` installs it.
 pub fn find() -> Option<PathBuf> {
     let below = |root: PathBuf| root.join("bin/nvcc");
     let from_env = |name| std::env::var_os(name).map(PathBuf::from);
@@ -16,7 +19,20 @@ pub fn find() -> Option<PathBuf> {
     places.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).map(|p| p.join("nvcc")));
     places.push("/usr/local/cuda/bin/nvcc".into());
     places.extend(tree::root().map(|root| below(root.join("target/toolkit/nvidia/cu13"))));
-    places.into_iter().find(|path| path.is_file())
+    let new_enough = |path: &PathBuf| path.is_file() && release_of(path).is_some_and(|release| release >= OLDEST);
+    places.into_iter().find(new_enough)
+}
+
+fn release_of(nvcc: &Path) -> Option<(u32, u32)> {
+    let output = Command::new(nvcc).arg("--version").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let (major, minor) = text.split("release ").nth(1)?.split(',').next()?.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// What is said where there is none.
+pub fn none() -> String {
+    format!("no nvcc {}.{} or newer (harness/toolkit installs one)", OLDEST.0, OLDEST.1)
 }
 
 /// The architecture to compile for: the GPU's, with its own instructions where it has some.
@@ -34,7 +50,7 @@ pub fn compile(source: &Path, folder: &Path, gpu: Option<&Gpu>) -> Result<PathBu
         return Err(load(format!("{} does not exist", source.display())));
     }
     let nvcc = find().ok_or_else(|| {
-        Failure::new(Reason::Environment, "no nvcc to compile a .cu file with: harness/toolkit installs one")
+        Failure::new(Reason::Environment, format!("{} cannot be compiled: {}", source.display(), none()))
     })?;
     let stem = source.file_stem().map_or("candidate".into(), |s| s.to_string_lossy());
     // Two candidates may have one name.
@@ -55,4 +71,15 @@ pub fn compile(source: &Path, folder: &Path, gpu: Option<&Gpu>) -> Result<PathBu
     let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
     let words: Vec<&str> = said.lines().filter(|l| !l.trim().is_empty()).take(12).collect();
     Err(load(format!("{} does not compile:\n{}", source.display(), words.join("\n"))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_release_is_that_of_the_build() {
+        let build = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../build.rs")).unwrap();
+        assert!(build.contains(&format!("const OLDEST_NVCC: (u32, u32) = {OLDEST:?};")));
+    }
 }

@@ -24,7 +24,7 @@ pub fn run() -> Result<Reason, Failure> {
     say("load", busy < machine.cores as f64 / 2.0, &format!("{busy:.2}"));
     match compiler::find() {
         Some(path) => say("compiler", true, &path.display().to_string()),
-        None => say("compiler", false, "no nvcc: .cu candidates cannot be graded (harness/toolkit installs one)"),
+        None => say("compiler", false, &format!("{}: .cu candidates cannot be graded", compiler::none())),
     }
     match gpu::open() {
         Ok(gpu) => on_gpu(&gpu),

@@ -1,4 +1,4 @@
-//! What `harness/run` does before there is a grader, with programs that only say that they were called.
+//! What `harness/run` and `harness/toolkit` do before there is a grader, and which compiler that takes, with programs that only say that they were called.
 
 mod common;
 
@@ -51,4 +51,42 @@ fn a_compiler_is_installed_where_there_is_none_new_enough_and_no_build_is_an_unf
             "nvcc {nvcc}, toolkit {toolkit}, cargo {cargo}"
         );
     }
+}
+
+/// A pip as old as that of Ubuntu 22.04, which ends where it does not know an option.
+#[test]
+fn a_pip_of_22_0_installs_the_compiler() {
+    let root = folder("old pip");
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    std::fs::create_dir_all(root.join("harness")).expect("a folder for the test");
+    std::fs::copy(tree.join("harness/toolkit"), root.join("harness/toolkit")).expect("a file of the tree");
+    let nvcc = root.join("installed");
+    script(&nvcc, "echo 'Build cuda_13.0'");
+    let pip = format!(
+        "case \"$*\" in *'pip --version') exit 0;; *--root-user-action*) echo 'no such option' >&2; exit 2;; esac\n\
+         bin=target/toolkit/nvidia/cu13/bin; mkdir -p $bin && cp '{}' $bin/nvcc && echo \"root: $PIP_ROOT_USER_ACTION\"",
+        nvcc.display()
+    );
+    script(&root.join("bin/python3"), &pip);
+    let mut toolkit = Command::new(root.join("harness/toolkit"));
+    toolkit.env("PATH", format!("{}:/usr/bin:/bin", root.join("bin").display()));
+    let output = toolkit.output().expect("a shell");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.ends_with("root: ignore\nBuild cuda_13.0\n"), "{said}");
+}
+
+/// The grader takes no compiler for candidates that the build would not take.
+#[test]
+fn an_old_compiler_compiles_no_candidate() {
+    let root = folder("old compiler");
+    let (old, source) = (root.join("bin/nvcc"), root.join("candidate.cu"));
+    script(&old, "echo 'Cuda compilation tools, release 12.8, V12.8.89'; case $1 in --version) ;; *) exit 1;; esac");
+    std::fs::write(&source, "not_declared();\n").expect("a file for the test");
+    let mut grader = Command::new(env!("CARGO_BIN_EXE_harness"));
+    grader.arg(&source).args(["--device", "cpu", "--no-timing"]).env("NVCC", &old);
+    let output = grader.output().expect("the grader starts");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let another = output.status.code() == Some(10) && said.contains("not_declared");
+    let none = output.status.code() == Some(23) && said.contains("no nvcc 12.9 or newer");
+    assert!((another || none) && !said.contains("12.8"), "{said}");
 }
