@@ -119,19 +119,14 @@ pub fn grade(lib: &Path, name: &str, plan: &Plan, bank: &mut Bank, ui: &mut Ui) 
     let outcome = grade.run();
     let mut report = grade.report;
     if let Err(failure) = outcome {
-        report.verdict = verdict(failure);
+        report.verdict = failure.into();
     }
     report
 }
 
 /// The grade of a candidate that never got as far as being called.
 pub fn failed(lib: &Path, name: &str, plan: &Plan, failure: Failure) -> Candidate {
-    Candidate { verdict: verdict(failure), ..blank(lib, name, plan) }
-}
-
-fn verdict(failure: Failure) -> Verdict {
-    let exit_code = failure.reason.code();
-    Verdict { reason: failure.reason, exit_code, message: failure.message, reproduce: None }
+    Candidate { verdict: failure.into(), ..blank(lib, name, plan) }
 }
 
 fn blank(lib: &Path, name: &str, plan: &Plan) -> Candidate {
@@ -147,7 +142,7 @@ fn blank(lib: &Path, name: &str, plan: &Plan) -> Candidate {
         crossing: String::new(),
         loaded: Default::default(),
         first_call_ms: None,
-        verdict: Verdict { reason: Reason::Pass, exit_code: 0, message: "passed".into(), reproduce: None },
+        verdict: Verdict::passed(),
         accuracy: Vec::new(),
         precision_class: None,
         repeatable: None,

@@ -1,12 +1,17 @@
 //! The committed record of a run on one GPU: every architecture that it can run, both entry points, all lengths.
 
+mod target;
+
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::contract::Errors;
+use crate::machine::Machine;
+use crate::protocol::Loaded;
 use crate::reason::{Failure, Reason};
 use crate::report::{Candidate, Report};
+pub use target::Target;
 
 /// Lengths of a record.
 pub const SEQS: [usize; 9] = [1, 16, 64, 128, 256, 512, 1024, 2048, 4096];
@@ -82,14 +87,11 @@ fn round(v: f64) -> f64 {
 impl Record {
     /// The record of these grades of one library.
     pub fn of(report: &Report, gpu_tests: Tests) -> Result<Self, Failure> {
-        let first = report.candidates.first();
-        let build_id = first.and_then(|c| c.loaded.build_id.clone());
-        let build_id =
-            build_id.ok_or_else(|| Failure::new(Reason::Usage, "a record needs a library with a build id"))?;
-        let m = &report.machine;
+        let loaded = report.candidates.first().map(|c| c.loaded.clone()).unwrap_or_default();
+        let (build_id, m) = (build_id(&loaded)?, &report.machine);
         Ok(Self {
             schema: SCHEMA,
-            gpu: m.gpu.clone().unwrap_or_else(|| m.cpu.clone()),
+            gpu: subject(m).to_string(),
             driver: m.driver.clone().unwrap_or_default(),
             date: report.date.clone(),
             build_id,
@@ -106,11 +108,9 @@ impl Record {
         serde_json::from_str(&text).map_err(|e| failed(e.to_string()))
     }
 
-    /// The file's name: the GPU's, in lower case and without the maker's.
+    /// The file that it belongs into.
     pub fn file(&self, folder: &Path) -> PathBuf {
-        let name = self.gpu.to_lowercase().replace("nvidia ", "");
-        let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-        folder.join(format!("{name}.json"))
+        file(&self.gpu, folder)
     }
 
     /// The median of one measurement: arch, precision, api, cache and clock by their names.
@@ -119,6 +119,23 @@ impl Record {
         let here = |s: &&Speed| s.seq == seq && names(s) == [arch, precision, api, cache, clock];
         self.speed.iter().find(here).map(|s| s.median_us)
     }
+}
+
+/// What a record is of: the GPU, or the processor where there is none.
+fn subject(machine: &Machine) -> &str {
+    machine.gpu.as_ref().unwrap_or(&machine.cpu)
+}
+
+/// The file's name: the GPU's, in lower case and without the maker's.
+fn file(gpu: &str, folder: &Path) -> PathBuf {
+    let name = gpu.to_lowercase().replace("nvidia ", "");
+    let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    folder.join(format!("{name}.json"))
+}
+
+fn build_id(loaded: &Loaded) -> Result<String, Failure> {
+    let id = loaded.build_id.clone();
+    id.ok_or_else(|| Failure::new(Reason::Usage, "a record needs a library with a build id"))
 }
 
 fn speeds(c: &Candidate) -> Vec<Speed> {

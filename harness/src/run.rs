@@ -11,10 +11,10 @@ use crate::machine::{self, Machine};
 use crate::plans;
 use crate::protocol::Device;
 use crate::reason::{Failure, Reason};
-use crate::record::{Record, Tests};
-use crate::report::{Report, SCHEMA, files, json, terminal};
-use crate::tree;
-use crate::ui::{Ui, say};
+use crate::record::Target;
+use crate::report::files::{self, Files};
+use crate::report::{Report, SCHEMA, Verdict, terminal};
+use crate::ui::{Ui, complain};
 use crate::versus::{baseline, interleaved};
 
 /// Runs the command; the reason is what the process exits with.
@@ -27,6 +27,10 @@ pub fn run(args: &Run) -> Result<Reason, Failure> {
     for line in terminal::header(&machine, device) {
         ui.line(&line);
     }
+    // What cannot be read or written is known before anything is measured.
+    let old = args.baseline.as_ref().map(|name| baseline::read(&baseline::path(name))).transpose()?;
+    let files = Files::new(args, plan.rates)?;
+    let record = args.record.then(|| Target::new(args, &machine)).transpose()?;
     let mut report = Report {
         schema: SCHEMA,
         harness: env!("CARGO_PKG_VERSION").into(),
@@ -35,17 +39,19 @@ pub fn run(args: &Run) -> Result<Reason, Failure> {
         seed: "told at the end".into(),
         machine,
         suite: format!("{:?}", plan.suite).to_lowercase(),
+        outcome: None,
         candidates: Vec::new(),
         comparisons: Vec::new(),
     };
-    // A baseline that cannot be read is known before anything is measured.
-    let old = args.baseline.as_ref().map(|name| baseline::read(&baseline::path(name))).transpose()?;
     let mut bank = Bank::new(plan.seed);
     let scratch = Scratch::new()?;
     let all = if args.record { plans::record_plans(&plan, gpu.as_ref()) } else { vec![plan.clone()] };
     let mut passed = Vec::new();
     for (name, path) in candidates(args)? {
         let library = library(&path, &plan, &scratch, gpu.as_ref());
+        if let (Some(record), Ok(library)) = (&record, &library) {
+            record.accepts(library, &plan)?;
+        }
         for plan in &all {
             let mut graded = match &library {
                 Ok(library) => grade(library, &name, plan, &mut bank, &mut ui),
@@ -61,7 +67,9 @@ pub fn run(args: &Run) -> Result<Reason, Failure> {
             }
             report.candidates.push(graded);
             // Written after every candidate: a later one may bring the machine down.
-            files::write(args, &report, plan.rates.as_ref(), false)?;
+            if let Err(failure) = files.write(&report, &ui) {
+                ui.line(&failure.to_string());
+            }
         }
     }
     let compared = match passed.len() {
@@ -79,15 +87,33 @@ pub fn run(args: &Run) -> Result<Reason, Failure> {
     report.seed = format!("{:#x}", plan.seed);
     ui.line(&format!("seed {}", report.seed));
     ui.finish();
-    files::write(args, &report, plan.rates.as_ref(), true)?;
-    if args.record {
-        write_record(args, &report)?;
-    }
-    if let Some(failure) = broken_off {
-        return Err(failure);
-    }
     // A candidate that failed may have no times to compare.
-    if report.reason() == Reason::Pass { judged } else { Ok(report.reason()) }
+    let untold = broken_off.or_else(|| judged.err().filter(|_| report.failed().is_none()));
+    finish(report, untold, &files, record.as_ref(), &ui)
+}
+
+/// Notes how the run ended and writes everything. What went wrong outside the candidates is still to be told.
+fn finish(
+    mut report: Report,
+    untold: Option<Failure>,
+    files: &Files,
+    record: Option<&Target>,
+    ui: &Ui,
+) -> Result<Reason, Failure> {
+    let outcome: Verdict =
+        untold.clone().or_else(|| report.failed()).map_or_else(Verdict::passed, |failure| failure.into());
+    let reason = outcome.reason;
+    report.outcome = Some(outcome);
+    let written = files.write(&report, ui);
+    let recorded = record.map_or(Ok(()), |record| record.write(&report, ui));
+    let written = files::all_or_failures([written, recorded]);
+    if reason == Reason::Pass {
+        return written.map(|()| reason);
+    }
+    if let Err(failure) = written {
+        complain(format_args!("{failure}"));
+    }
+    untold.map_or(Ok(reason), Err)
 }
 
 /// The library itself, or what a source file compiles to.
@@ -133,26 +159,6 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         Self::remove();
     }
-}
-
-fn write_record(args: &Run, report: &Report) -> Result<(), Failure> {
-    let record =
-        Record::of(report, args.gpu_tests.map(|(passed, failed)| Tests { passed, failed }).unwrap_or_default())?;
-    if let Some(expected) = tree::expected_build_id()
-        && expected != record.build_id
-    {
-        let message =
-            format!("the library (build {}) is not of this tree (build {expected}): no record", record.build_id);
-        return Err(Failure::new(Reason::Usage, message));
-    }
-    let folder = args.record_to.clone().or_else(|| Some(tree::root()?.join("harness/records")));
-    let folder =
-        folder.ok_or_else(|| Failure::new(Reason::Usage, "no tree to write the record to: use --record-to"))?;
-    let path = record.file(&folder);
-    let _ = std::fs::create_dir_all(&folder);
-    json::write(&path, &record)?;
-    say!("record written to {}", path.display());
-    Ok(())
 }
 
 /// Candidates with the names to print: of the file, or the path where two files have one name.

@@ -1,40 +1,114 @@
-//! Every file that was asked for, written even when the grade failed.
+//! Every file that was asked for: tried before anything is measured, and written even when the grade failed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{Report, csv, html, json, junit, markdown};
 use crate::cli::Run;
 use crate::floor::Rates;
-use crate::reason::Failure;
+use crate::reason::{Failure, Reason};
+use crate::ui::Ui;
 use crate::versus::baseline;
 
-/// Writes them all; before the report is complete only those that can be written anew then.
-pub fn write(args: &Run, report: &Report, rates: Option<&Rates>, complete: bool) -> Result<(), Failure> {
-    let due = |path: &&Path| complete || !json::is_stream(path);
-    if let Some(path) = args.json.as_deref().filter(due) {
-        json::write(path, report)?;
-    }
-    if let Some(path) = args.csv.as_deref().filter(due) {
-        json::write_text(path, &csv::render(report))?;
-    }
-    if let Some(path) = args.md.as_deref().filter(due) {
-        json::write_text(path, &markdown::render(report))?;
-    }
-    if let Some(path) = args.junit.as_deref().filter(due) {
-        json::write_text(path, &junit::render(report))?;
-    }
-    if let Some(path) = args.html.as_deref().filter(due) {
-        let peers = html::Peers::read(args.peers.as_deref());
-        json::write_text(path, &html::render(report, rates, &peers))?;
-    }
-    if let Some(name) = &args.save_baseline {
-        let path = baseline::path(name);
-        if let Some(folder) = path.parent() {
-            let _ = std::fs::create_dir_all(folder);
+/// The files, and what the page needs beside the report.
+pub struct Files<'a> {
+    args: &'a Run,
+    rates: Option<Rates>,
+    peers: html::Peers,
+}
+
+/// What is in a file.
+type Text = fn(&Files, &Report) -> Result<String, Failure>;
+
+impl<'a> Files<'a> {
+    /// Fails where one cannot be written in the end.
+    pub fn new(args: &'a Run, rates: Option<Rates>) -> Result<Self, Failure> {
+        let files = Self { args, rates, peers: html::Peers::read(args.peers.as_deref()) };
+        for (path, _) in files.wanted() {
+            json::try_to_write(path)?;
         }
-        if due(&path.as_path()) {
-            json::write(&path, report)?;
+        if let Some(path) = files.baseline() {
+            json::make_folder(&path)?;
+            json::try_to_write(&path)?;
         }
+        Ok(files)
     }
-    Ok(())
+
+    fn wanted(&self) -> impl Iterator<Item = (&Path, Text)> {
+        let all: [(&Option<PathBuf>, Text); 5] = [
+            (&self.args.json, |_, report| json::text(report)),
+            (&self.args.csv, |_, report| Ok(csv::render(report))),
+            (&self.args.md, |_, report| Ok(markdown::render(report))),
+            (&self.args.junit, |_, report| Ok(junit::render(report))),
+            (&self.args.html, |files, report| Ok(html::render(report, files.rates.as_ref(), &files.peers))),
+        ];
+        all.into_iter().filter_map(|(path, text)| Some((path.as_deref()?, text)))
+    }
+
+    fn baseline(&self) -> Option<PathBuf> {
+        self.args.save_baseline.as_deref().map(baseline::path)
+    }
+
+    /// Writes them all, whatever becomes of one; before the report is complete only those that can be written anew then.
+    pub fn write(&self, report: &Report, ui: &Ui) -> Result<(), Failure> {
+        let complete = report.outcome.is_some();
+        let due = self.wanted().filter(|(path, _)| complete || !json::is_stream(path));
+        let mut written: Vec<_> =
+            due.map(|(path, text)| text(self, report).and_then(|text| json::write_text(path, &text))).collect();
+        if let (Some(path), Some(outcome)) = (self.baseline(), &report.outcome) {
+            match spared(&path, outcome.reason) {
+                Some(sentence) => ui.line(&sentence),
+                None => written.push(json::write(&path, report)),
+            }
+        }
+        all_or_failures(written)
+    }
+}
+
+/// What is said where a failed run is not to take the place of an earlier one.
+pub fn spared(path: &Path, outcome: Reason) -> Option<String> {
+    let spared = outcome != Reason::Pass && path.is_file();
+    spared.then(|| format!("{} is left as it was, because this run failed ({outcome})", path.display()))
+}
+
+/// All failures as one.
+pub fn all_or_failures(all: impl IntoIterator<Item = Result<(), Failure>>) -> Result<(), Failure> {
+    let failures: Vec<Failure> = all.into_iter().filter_map(Result::err).collect();
+    let Some(first) = failures.first() else { return Ok(()) };
+    let messages: Vec<&str> = failures.iter().map(|f| f.message.as_str()).collect();
+    Err(Failure::new(first.reason, messages.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::Cli;
+    use crate::machine::Machine;
+
+    #[test]
+    fn what_can_be_written_is_written_beside_what_cannot() {
+        let folder = std::env::temp_dir().join(format!("solve-harness-test-files-{}", std::process::id()));
+        let at = |name: &str| folder.join(name).display().to_string();
+        std::fs::create_dir_all(folder.join("gone")).unwrap();
+        let arguments = ["harness", "--json", &at("gone/r.json"), "--csv", &at("r.csv"), "--md", &at("gone/r.md")];
+        let cli = Cli::parse_from(arguments);
+        let files = Files::new(&cli.run, None).unwrap();
+        std::fs::remove_dir_all(folder.join("gone")).unwrap();
+        let report = Report {
+            schema: super::super::SCHEMA,
+            harness: String::new(),
+            date: String::new(),
+            seed: String::new(),
+            machine: Machine::default(),
+            suite: String::new(),
+            outcome: None,
+            candidates: Vec::new(),
+            comparisons: Vec::new(),
+        };
+        let error = files.write(&report, &Ui::new(true)).unwrap_err().message;
+        assert!(error.contains("r.json cannot be written") && error.contains("r.md cannot be written"), "{error}");
+        assert!(std::fs::read_to_string(folder.join("r.csv")).unwrap().starts_with("candidate,"));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }

@@ -44,10 +44,12 @@ pub fn render(report: &Report, rates: Option<&Rates>, peers: &Peers) -> String {
     let _ = write!(out, "<title>solve() graded on {}</title><style>{STYLE}</style></head><body>", escape(machine));
     let _ = write!(out, "<h1>solve() graded on {}</h1>", escape(machine));
     let _ = write!(out, "<p>{}, suite {}, seed {}</p>", report.date, escape(&report.suite), report.seed);
+    let class = |passed: bool| if passed { "pass" } else { "fail" };
+    let passed = report.outcome.as_ref().is_some_and(|outcome| outcome.exit_code == 0);
+    let _ = write!(out, "<p class=\"{}\">Outcome of the run: {}</p>", class(passed), escape(&report.ending()));
     for c in &report.candidates {
-        let class = if c.verdict.exit_code == 0 { "pass" } else { "fail" };
-        let verdict = format!("{} ({}): {}", c.verdict.reason, c.verdict.exit_code, c.verdict.message);
-        let _ = write!(out, "<h2>{}</h2><p class=\"{class}\">{}</p>", escape(&c.name), escape(&verdict));
+        let (class, verdict) = (class(c.verdict.exit_code == 0), escape(&c.verdict.to_string()));
+        let _ = write!(out, "<h2>{}</h2><p class=\"{class}\">{verdict}</p>", escape(&c.name));
     }
     for c in &report.comparisons {
         let _ = write!(out, "<p>{}</p>", escape(&c.sentence()));

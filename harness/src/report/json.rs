@@ -11,9 +11,29 @@ use crate::rng;
 
 /// Writes `value` to `path` by way of a file beside it.
 pub fn write(path: &Path, value: &impl Serialize) -> Result<(), Failure> {
-    let mut text = serde_json::to_string_pretty(value).map_err(|e| failed(path, e))?;
-    text.push('\n');
-    write_text(path, &text)
+    write_text(path, &text(value)?)
+}
+
+/// What is in such a file.
+pub fn text(value: &impl Serialize) -> Result<String, Failure> {
+    let text = serde_json::to_string_pretty(value);
+    text.map(|text| text + "\n").map_err(|e| Failure::new(Reason::Usage, format!("no JSON can be made: {e}")))
+}
+
+/// Fails where a file could not be written, and leaves everything as it was.
+pub fn try_to_write(path: &Path) -> Result<(), Failure> {
+    let tried = match replaceable(path) {
+        Ok(Some(file)) if file.is_dir() => Err(ErrorKind::IsADirectory.into()),
+        Ok(Some(file)) => begin(&file).and_then(|(part, _)| fs::remove_file(part)),
+        Ok(None) => Ok(()),
+        Err(error) => Err(error),
+    };
+    tried.map_err(|e| failed(path, e))
+}
+
+/// Makes the folder that the file is to be in.
+pub fn make_folder(path: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(folder(path)).map_err(|e| failed(path, e))
 }
 
 /// Writes text in the same way; straight into what cannot be replaced.
@@ -48,9 +68,15 @@ fn replaceable(path: &Path) -> io::Result<Option<PathBuf>> {
     }
 }
 
-fn replace(path: &Path, text: &str) -> io::Result<()> {
+/// A new file beside this one, with its name.
+fn begin(path: &Path) -> io::Result<(PathBuf, File)> {
     let beside = folder(path).join(format!(".solve-harness-{:016x}.part", rng::secret()));
-    let mut file = File::create_new(&beside)?;
+    let file = File::create_new(&beside)?;
+    Ok((beside, file))
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let (beside, mut file) = begin(path)?;
     let allow_as_before = |file: &File| match fs::metadata(path) {
         Ok(before) => file.set_permissions(before.permissions()),
         Err(_) => Ok(()),

@@ -9,6 +9,7 @@ pub fn render(report: &Report) -> String {
     let mut out = String::new();
     let machine = report.machine.gpu.as_ref().unwrap_or(&report.machine.cpu);
     let _ = writeln!(out, "# Grades of {}\n\n{machine}, suite {}, seed {}\n", report.date, report.suite, report.seed);
+    let _ = writeln!(out, "Outcome of the run: {}\n", report.ending());
     for c in &report.candidates {
         let passed = c.accuracy.iter().filter(|r| r.pass).count();
         let _ = writeln!(out, "## {}\n", c.name);

@@ -9,13 +9,15 @@ pub mod markdown;
 pub mod svg;
 pub mod terminal;
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::check::Accuracy;
 use crate::contract::{Errors, Precision};
 use crate::machine::Machine;
 use crate::protocol::Loaded;
-use crate::reason::Reason;
+use crate::reason::{Failure, Reason};
 use crate::stats::Summary;
 use crate::versus::Comparison;
 
@@ -32,6 +34,9 @@ pub struct Report {
     pub seed: String,
     pub machine: Machine,
     pub suite: String,
+    /// What the process exits with; none while the run goes on.
+    #[serde(default)]
+    pub outcome: Option<Verdict>,
     pub candidates: Vec<Candidate>,
     /// Candidates against each other, and against a baseline.
     #[serde(default)]
@@ -139,10 +144,35 @@ pub struct Speed {
     pub processes: Vec<usize>,
 }
 
+impl Verdict {
+    /// Nothing is wrong.
+    pub fn passed() -> Self {
+        Self { reason: Reason::Pass, exit_code: Reason::Pass.code(), message: "passed".into(), reproduce: None }
+    }
+}
+
+impl From<Failure> for Verdict {
+    fn from(failure: Failure) -> Self {
+        let exit_code = failure.reason.code();
+        Self { reason: failure.reason, exit_code, message: failure.message, reproduce: None }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}): {}", self.reason, self.exit_code, self.message)
+    }
+}
+
 impl Report {
-    /// The worst verdict: what the process exits with.
-    pub fn reason(&self) -> Reason {
-        let failed = self.candidates.iter().map(|c| c.verdict.reason).find(|r| *r != Reason::Pass);
-        failed.unwrap_or(Reason::Pass)
+    /// Why the first candidate that failed did.
+    pub fn failed(&self) -> Option<Failure> {
+        let c = self.candidates.iter().find(|c| c.verdict.reason != Reason::Pass)?;
+        Some(Failure::new(c.verdict.reason, c.verdict.message.clone()).during(&c.name))
+    }
+
+    /// How it ended, in words.
+    pub fn ending(&self) -> String {
+        self.outcome.as_ref().map_or_else(|| "the run has not come to its end".into(), ToString::to_string)
     }
 }

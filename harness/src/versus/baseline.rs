@@ -48,14 +48,21 @@ fn of_candidates(old: &Candidate, new: &Candidate) -> Vec<Comparison> {
     comparisons
 }
 
-/// Whether anything is slower by surely more than so many percent; where nothing was compared, nobody can say.
-pub fn judge(comparisons: &[Comparison], percent: Option<f64>) -> Result<Reason, Failure> {
-    let Some(percent) = percent else { return Ok(Reason::Pass) };
+/// Fails if anything is slower by surely more than so many percent, and where nothing was compared: then nobody can say.
+pub fn judge(comparisons: &[Comparison], percent: Option<f64>) -> Result<(), Failure> {
+    let Some(percent) = percent else { return Ok(()) };
     if comparisons.is_empty() {
         let message =
             format!("--fail-on-regression {percent} cannot be answered: the two runs have no timing in common");
         return Err(Failure::new(Reason::Usage, message));
     }
-    let slower = comparisons.iter().any(|c| c.low > 1.0 + percent / 100.0);
-    Ok(if slower { Reason::Regression } else { Reason::Pass })
+    let slower: Vec<_> = comparisons.iter().filter(|c| c.low > 1.0 + percent / 100.0).collect();
+    let Some(worst) = slower.iter().max_by(|a, b| a.low.total_cmp(&b.low)) else { return Ok(()) };
+    let message = format!(
+        "{} of {} times are surely more than {percent} % longer than before, most of all: {}",
+        slower.len(),
+        comparisons.len(),
+        worst.sentence()
+    );
+    Err(Failure::new(Reason::Regression, message))
 }

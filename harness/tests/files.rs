@@ -1,0 +1,117 @@
+//! Which files the grader writes and which it leaves alone, and that each of them says how the run as a whole ended.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use common::{candidate, folder, graded};
+
+const SHORT: [&str; 7] = ["--device", "cpu", "--suite", "official", "--max-case", "2", "--no-timing"];
+
+fn run(candidate: &str, options: &[&str]) -> (i32, String) {
+    graded(&[&[candidate], &SHORT[..], options].concat())
+}
+
+#[test]
+fn what_cannot_be_written_is_told_before_anything_is_measured() {
+    let folder = folder("unwritable");
+    let honest = candidate("honest_plain", &folder);
+    // Nothing can be below a file, whoever asks.
+    let below = format!("{honest}/report");
+    let at = folder.to_str().expect("a path in UTF-8");
+    for option in ["--json", "--csv", "--md", "--junit", "--html", "--save-baseline"] {
+        let (code, said) = run(&honest, &[option, if option == "--save-baseline" { &below } else { at }]);
+        assert!(code == 2 && said.contains("cannot be written"), "{option}: {code}:\n{said}");
+        assert!(!said.contains("correctness"), "{option} was tried too late:\n{said}");
+    }
+    assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), 1, "something was left");
+    let (code, said) = run(&honest, &["--record", "--record-to", &below]);
+    assert!(code == 2 && said.contains("cannot be written") && !said.contains("correctness"), "{code}:\n{said}");
+}
+
+#[test]
+fn a_failed_run_replaces_no_good_baseline() {
+    let folder = folder("baseline");
+    let (honest, wrong) = (candidate("honest_plain", &folder), candidate("one_wrong", &folder));
+    let path = folder.join("kept.json");
+    let baseline = path.to_str().expect("a path in UTF-8");
+    let kept = || std::fs::read_to_string(&path).expect("the baseline");
+
+    // Better than nothing, until there is a good one.
+    assert_eq!(run(&wrong, &["--save-baseline", baseline]).0, 12);
+    assert!(kept().contains("one_wrong.so"));
+    assert_eq!(run(&honest, &["--save-baseline", baseline]).0, 0);
+    let good = kept();
+    assert!(good.contains("honest_plain.so") && !good.contains("one_wrong.so"));
+    let (code, said) = run(&wrong, &["--save-baseline", baseline]);
+    assert!(
+        code == 12 && said.contains("is left as it was, because this run failed (wrong-answer)"),
+        "{code}:\n{said}"
+    );
+    assert_eq!(kept(), good);
+}
+
+/// Minutes of measuring are not lost to a library that no record is of.
+#[test]
+fn a_record_of_another_library_is_refused_at_once() {
+    let folder = folder("record");
+    let library = folder.join("other.so");
+    let source = "const char* solve_build_id(void) { return \"ab\"; }\n\
+        void solve(const float* x, float* output, const float* weights, int seq_len) {}\n";
+    std::fs::write(folder.join("other.c"), source).expect("a file for the test");
+    let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
+    cc.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(folder.join("other.c"));
+    assert!(cc.status().expect("a C compiler").success());
+    let to = folder.join("records");
+    let to = to.to_str().expect("a path in UTF-8");
+    for (library, words) in [
+        (library.to_str().expect("a path in UTF-8"), "(build ab) is not of this tree"),
+        (&candidate("honest_plain", &folder), "needs a library with a build id"),
+    ] {
+        let (code, said) = graded(&[library, "--device", "cpu", "--record", "--record-to", to]);
+        assert!(code == 2 && said.contains(words) && !said.contains("correctness"), "{code}:\n{said}");
+    }
+    assert_eq!(std::fs::read_dir(to).expect("the folder").count(), 0);
+}
+
+/// A regression is no candidate's failure, and yet the end of the run.
+#[test]
+fn every_file_says_how_the_run_ended() {
+    let folder = folder("ending");
+    let honest = candidate("honest_plain", &folder);
+    let path = |name: &str| folder.join(name).to_str().expect("a path in UTF-8").to_string();
+    let short = ["--device", "cpu", "--suite", "official", "--max-case", "2", "--quick", "--seq", "3"];
+    let files =
+        ["--json", &path("r.json"), "--junit", &path("r.xml"), "--md", &path("r.md"), "--html", &path("r.html")];
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).expect("the file was written");
+    let json = |name: &str| serde_json::from_str::<serde_json::Value>(&read(name)).expect("JSON");
+    let ended = || {
+        let outcome = json("r.json")["outcome"].take();
+        (outcome["reason"].as_str().unwrap_or_default().to_string(), outcome["exit_code"].as_i64().unwrap_or(-1))
+    };
+
+    let (code, said) = graded(&[&[honest.as_str()], &short[..], &files[..]].concat());
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(ended(), ("pass".to_string(), 0));
+    assert!(read("r.xml").contains("<testsuite name=\"the whole run\" tests=\"1\" failures=\"0\">"));
+
+    // The same run, as if it had been a hundred times as fast before.
+    let mut before = json("r.json");
+    for kind in before["candidates"][0]["speed"].as_array_mut().expect("speeds") {
+        for sample in kind["samples"].as_array_mut().expect("samples") {
+            *sample = (0.01 * sample.as_f64().expect("a time")).into();
+        }
+    }
+    let baseline = path("before.json");
+    std::fs::write(Path::new(&baseline), before.to_string()).expect("a file for the test");
+    let against = ["--baseline", &baseline, "--fail-on-regression", "50"];
+    let (code, said) = graded(&[&[honest.as_str()], &short[..], &files[..], &against[..]].concat());
+    assert!(code == 21 && said.contains("are surely more than 50 % longer than before"), "{code}:\n{said}");
+    assert_eq!(ended(), ("regression".to_string(), 21));
+    assert_eq!(json("r.json")["candidates"][0]["verdict"]["exit_code"], 0);
+    assert!(read("r.xml").contains("name=\"outcome\"><failure message=\"regression (21): "));
+    for page in ["r.md", "r.html"] {
+        assert!(read(page).contains("Outcome of the run: regression (21): "), "{page}");
+    }
+}
