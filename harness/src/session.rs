@@ -46,8 +46,7 @@ impl Session {
         // Not by its path, where something else may lie by now.
         let mut command = Command::new("/proc/self/exe");
         command.arg0(&exe).arg(CHILD);
-        // What a report says was asked for is what the candidate sees, and not what the caller's shell has.
-        command.env_remove("SOLVE_PRECISION").env_remove("SOLVE_ARCH").envs(env.iter().cloned());
+        ask_for(&mut command, env);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let link = theirs.as_raw_fd();
         // SAFETY: only async-signal-safe calls between fork and exec.
@@ -181,6 +180,14 @@ impl Drop for Session {
     }
 }
 
+/// What a report says was asked for is what the candidate sees, and not what the caller's shell has.
+fn ask_for(command: &mut Command, env: &[(String, String)]) {
+    for name in ["SOLVE_DEVICE", "SOLVE_ARCH", "SOLVE_PRECISION"] {
+        command.env_remove(name);
+    }
+    command.envs(env.iter().cloned());
+}
+
 /// Between fork and exec: begin a session, from which no way leads into the grader's process group or terminal, put the two descriptors where the process
 /// expects them, and die with the grader.
 fn hand_over(link: RawFd, region: Option<RawFd>) -> std::io::Result<()> {
@@ -230,5 +237,19 @@ fn signal_name(signal: i32) -> String {
         libc::SIGTRAP => "SIGTRAP".into(),
         libc::SIGSYS => "SIGSYS (it reached for another process)".into(),
         other => format!("signal {other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_choice_of_the_callers_shell_reaches_a_candidate() {
+        let mut command = Command::new("candidate");
+        ask_for(&mut command, &[("SOLVE_ARCH".into(), "sm80".into())]);
+        let seen = |name: &str| command.get_envs().find(|(key, _)| *key == name).map(|(_, value)| value);
+        assert_eq!([seen("SOLVE_DEVICE"), seen("SOLVE_PRECISION")], [Some(None); 2]);
+        assert_eq!(seen("SOLVE_ARCH"), Some(Some("sm80".as_ref())));
     }
 }
