@@ -25,6 +25,7 @@ mod inputs;
 mod machine;
 mod memory;
 mod oracle;
+mod plain;
 mod plans;
 mod precision;
 mod processes;

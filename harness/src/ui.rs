@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::guard;
+use crate::plain::plain;
 use crate::reason::Reason;
 
 /// As `println!`, which panics where nobody reads any more.
@@ -18,7 +19,7 @@ pub(crate) use say;
 /// Prints a line. A reader that has gone ends the grader like any other program, though not by the signal: that would also come of a candidate that has
 /// gone, and leave behind what it started.
 pub fn print(line: Arguments) {
-    let Err(error) = writeln!(stdout(), "{line}") else { return };
+    let Err(error) = writeln!(stdout(), "{}", plain(&line.to_string())) else { return };
     if error.kind() == ErrorKind::BrokenPipe {
         guard::leave(guard::ended_by(libc::SIGPIPE));
     }
@@ -28,7 +29,7 @@ pub fn print(line: Arguments) {
 
 /// Prints a line for whoever still reads standard error.
 pub fn complain(line: Arguments) {
-    let _ = writeln!(stderr(), "{line}");
+    let _ = writeln!(stderr(), "{}", plain(&line.to_string()));
 }
 
 /// Where progress goes.

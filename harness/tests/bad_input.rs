@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::{candidate, folder, graded, skipped};
+use common::{candidate, compiled, folder, graded, skipped};
 
 #[test]
 fn every_bad_input_has_its_exit_code_and_its_words() {
@@ -135,16 +135,12 @@ fn an_interrupt_ends_the_candidate_and_its_daemons() {
     let folder = folder("interrupted");
     let temporary = folder.join("temporary");
     std::fs::create_dir_all(&temporary).expect("a folder for the test");
-    let library = folder.join("hang_with_daemon.so");
     let source = "#include <unistd.h>\n\
         void solve(const float* x, float* output, const float* weights, int seq_len) {\n\
           if (fork() == 0 && setsid() && fork() == 0) for (;;) pause();\n\
           for (;;) pause();\n\
         }\n";
-    std::fs::write(folder.join("hang_with_daemon.c"), source).expect("a file for the test");
-    let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
-    cc.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(folder.join("hang_with_daemon.c"));
-    assert!(cc.status().expect("a C compiler").success());
+    let library = compiled("hang_with_daemon", source, &folder);
 
     for signal in ["INT", "TERM"] {
         let mut grader = Command::new(env!("CARGO_BIN_EXE_harness"));

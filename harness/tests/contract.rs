@@ -5,7 +5,7 @@ mod common;
 
 use std::process::Command;
 
-use common::{candidate, folder, graded};
+use common::{candidate, compiled, folder, graded};
 
 #[test]
 fn each_precision_is_held_to_its_promise() {
@@ -43,17 +43,14 @@ fn each_precision_is_held_to_its_promise() {
 #[test]
 fn a_candidate_is_asked_for_what_the_options_say() {
     let folder = folder("asked");
-    let (source, library, report) = (folder.join("asked.c"), folder.join("asked.so"), folder.join("report.json"));
+    let report = folder.join("report.json");
     let text = "#include <stdio.h>\n#include <stdlib.h>\n\
         void solve(const float* x, float* output, const float* weights, int seq_len) {\n\
           const char *precision = getenv(\"SOLVE_PRECISION\"), *arch = getenv(\"SOLVE_ARCH\");\n\
           printf(\"asked for %s on %s\\n\", precision ? precision : \"nothing\", arch ? arch : \"anything\");\n\
           fflush(stdout);\n\
         }\n";
-    std::fs::write(&source, text).expect("a file for the test");
-    let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
-    cc.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
-    assert!(cc.status().expect("a C compiler").success());
+    let library = compiled("asked", text, &folder);
 
     let asked: [(&[&str], &str); 2] = [
         (&[], "asked for nothing on anything"),

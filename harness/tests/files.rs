@@ -3,9 +3,8 @@
 mod common;
 
 use std::path::Path;
-use std::process::Command;
 
-use common::{candidate, folder, graded};
+use common::{candidate, compiled, folder, graded};
 
 const SHORT: [&str; 7] = ["--device", "cpu", "--suite", "official", "--max-case", "2", "--no-timing"];
 
@@ -56,17 +55,12 @@ fn a_failed_run_replaces_no_good_baseline() {
 #[test]
 fn a_record_of_another_library_is_refused_at_once() {
     let folder = folder("record");
-    let library = folder.join("other.so");
     let source = "const char* solve_build_id(void) { return \"ab\"; }\n\
         void solve(const float* x, float* output, const float* weights, int seq_len) {}\n";
-    std::fs::write(folder.join("other.c"), source).expect("a file for the test");
-    let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
-    cc.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(folder.join("other.c"));
-    assert!(cc.status().expect("a C compiler").success());
     let to = folder.join("records");
     let to = to.to_str().expect("a path in UTF-8");
     for (library, words) in [
-        (library.to_str().expect("a path in UTF-8"), "(build ab) is not of this tree"),
+        (&compiled("other", source, &folder), "(build ab) is not of this tree"),
         (&candidate("honest_plain", &folder), "needs a library with a build id"),
     ] {
         let (code, said) = graded(&[library, "--device", "cpu", "--record", "--record-to", to]);
@@ -113,5 +107,26 @@ fn every_file_says_how_the_run_ended() {
     assert!(read("r.xml").contains("name=\"outcome\"><failure message=\"regression (21): "));
     for page in ["r.md", "r.html"] {
         assert!(read(page).contains("Outcome of the run: regression (21): "), "{page}");
+    }
+}
+
+/// A candidate's words neither move the reader's cursor nor spoil a file.
+#[test]
+fn control_characters_reach_no_terminal_and_no_file() {
+    let folder = folder("control");
+    let source = "#include <stdio.h>\n#include <stdlib.h>\n\
+        const char* solve_version(void) { return \"1\\x1b[2J\"; }\n\
+        void solve(const float* x, float* output, const float* weights, int seq_len) {\n\
+          fputs(\"\\x1b]0;passed\\a \\x01\\x7f\\xc2\\x9b last\\n\", stderr);\n\
+          abort();\n\
+        }\n";
+    let names = ["r.json", "r.csv", "r.md", "r.xml", "r.html"];
+    let [json, csv, md, xml, html] = names.map(|name| folder.join(name).display().to_string());
+    let files = ["--json", &json, "--csv", &csv, "--md", &md, "--junit", &xml, "--html", &html];
+    let (code, said) = run(&compiled("loud", source, &folder), &files);
+    assert!(code == 11 && said.contains("its last words: \u{fffd}]0;passed\u{fffd}"), "{code}:\n{said}");
+    let texts = [json, csv, md, xml, html].map(|path| std::fs::read_to_string(path).expect("the file was written"));
+    for text in [&said].into_iter().chain(&texts) {
+        assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
     }
 }

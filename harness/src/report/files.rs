@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::{Report, csv, html, json, junit, markdown};
 use crate::cli::Run;
 use crate::floor::Rates;
+use crate::plain::plain;
 use crate::reason::{Failure, Reason};
 use crate::ui::Ui;
 use crate::versus::baseline;
@@ -53,7 +54,7 @@ impl<'a> Files<'a> {
         let complete = report.outcome.is_some();
         let due = self.wanted().filter(|(path, _)| complete || !json::is_stream(path));
         let mut written: Vec<_> =
-            due.map(|(path, text)| text(self, report).and_then(|text| json::write_text(path, &text))).collect();
+            due.map(|(path, text)| text(self, report).and_then(|text| json::write_text(path, &plain(&text)))).collect();
         if let (Some(path), Some(outcome)) = (self.baseline(), &report.outcome) {
             match spared(&path, outcome.reason) {
                 Some(sentence) => ui.line(&sentence),

@@ -45,3 +45,13 @@ pub fn candidate(name: &str, folder: &Path) -> String {
     assert!(command.status().expect("a C compiler").success());
     library.to_str().expect("a path in UTF-8").to_string()
 }
+
+/// Builds a library from C.
+pub fn compiled(name: &str, source: &str, folder: &Path) -> String {
+    let (file, library) = (folder.join(format!("{name}.c")), folder.join(format!("{name}.so")));
+    std::fs::write(&file, source).expect("a file for the test");
+    let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
+    cc.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&file);
+    assert!(cc.status().expect("a C compiler").success());
+    library.to_str().expect("a path in UTF-8").to_string()
+}
