@@ -180,11 +180,11 @@ impl Bank {
         bases
     }
 
-    /// Content number `k` that nothing else is made from.
-    pub fn anew(&mut self, seq: usize, k: u64) -> Content {
+    /// Content number `k` that nothing else is made from, but for weights that are given.
+    pub fn anew(&mut self, seq: usize, k: u64, weights: Option<Arc<Vec<f32>>>) -> Content {
         self.drawn += 1;
         let stream = self.stream.child(7).child(seq as u64).child(k + 1000 * self.drawn);
-        let weights = Arc::new(inputs::weights(TIMED, stream.child(0)));
+        let weights = weights.unwrap_or_else(|| Arc::new(inputs::weights(TIMED, stream.child(0))));
         let rows: Vec<usize> = Self::rows(self.stream, seq).into_iter().take(ANEW_ROWS).collect();
         let content = Content::new(inputs::tokens(TIMED, seq, stream.child(1)), weights, rows);
         Content { limits: Limits::tolerance(GENERATED * self.biased_error()), ..content }

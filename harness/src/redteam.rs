@@ -112,7 +112,7 @@ fn plan(device: Device) -> Plan {
         seqs: lengths(seed),
         max_case: 520,
         fresh: true,
-        fixed: false,
+        fixed: true,
         cold: false,
         singles: true,
         traps: true,

@@ -21,7 +21,7 @@ pub const STEPS: usize = 7;
 /// Repeats and new contents whose times are compared.
 const TIMED: usize = 4;
 /// A repeated call this much faster than a new one did not do the work.
-const SUSPICIOUS: f64 = 0.4;
+const SUSPICIOUS: f64 = 0.8;
 
 /// Threads may spin so long after a call.
 const SPINNING: Duration = Duration::from_millis(250);

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Kind, Samples, clocks, looks};
+use super::{Kind, Samples, clocks, looks, trades};
 use crate::content::Content;
 use crate::grade::{Grade, judge};
 use crate::reason::Failure;
@@ -44,6 +44,11 @@ impl Shape {
         Self { calls: ((self.calls as f64 * share) as usize).max(4), ..self }
     }
 
+    /// Runs of at most so many calls.
+    pub fn at_most(self, calls: usize) -> Self {
+        Self { calls: self.calls.min(calls), ..self }
+    }
+
     /// Runs of half the length.
     pub fn halved(self) -> Self {
         Self { calls: self.calls / 2, ..self }
@@ -79,6 +84,8 @@ pub fn measure(grade: &mut Grade<'_>, rig: &mut Rig, others: &mut [Rig], seq: us
         Err(failure) => return Err(failure),
     };
     grade.record(seq, KIND, samples);
+    let shape = shape(rig, grade.bank.bases(seq)[0].plain())?;
+    trades::same_time(grade, rig, seq, shape, false)?;
     if grade.plan.singles { one_by_one(grade, rig, seq) } else { Ok(()) }
 }
 
@@ -160,7 +167,7 @@ fn one_by_one(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize) -> Result<(), Fa
         }
     }
     grade.record(seq, WAITED, samples);
-    Ok(())
+    trades::same_time(grade, rig, seq, Shape { calls, spin_us: 0 }, true)
 }
 
 /// Runs long enough to be steady; short ones, behind a longer spin, where launching is the slower part.

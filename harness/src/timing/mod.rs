@@ -1,11 +1,13 @@
 //! How long a call takes: every timed call on inputs never seen before and checked in full (`per_call`), and
-//! back to back as a program would call it (`chain`), with the clocks checked against each other.
+//! back to back as a program would call it (`chain`), with the clocks checked against each other, and runs on inputs that
+//! change against runs on inputs that do not (`looks`, `trades`).
 
 mod chain;
 mod clocks;
 mod looks;
 mod per_call;
 mod processes;
+mod trades;
 
 use crate::content::Content;
 use crate::floor::{self, Rates};
