@@ -3,12 +3,13 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::cases::Suite;
 use crate::contract::Precision;
 use crate::protocol::{Api, Device};
-use crate::reason;
+use crate::reason::{self, Failure, Reason};
 
 /// Grades libraries that export solve(): correctness first, then speed.
 #[derive(Parser)]
@@ -80,7 +81,7 @@ pub struct Run {
     #[arg(long)]
     pub precision: Option<Precision>,
     /// Correctness cases up to this length; the default is 4096, for the hard suite on a CPU 256
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(long, value_name = "TOKENS", value_parser = at_least_one())]
     pub max_case: Option<usize>,
     /// Weights of the timed calls; the default is both, for the official suite on a GPU fresh
     #[arg(long)]
@@ -148,7 +149,7 @@ pub struct Run {
 #[derive(Args)]
 pub struct Itself {
     /// So many comparisons
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = at_least_one())]
     pub repeat: usize,
     #[command(flatten)]
     pub run: Run,
@@ -187,7 +188,7 @@ pub struct Red {
     #[arg(long, value_name = "FOLDER")]
     pub built: Option<PathBuf>,
     /// Grade honest candidates this many times
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = at_least_one())]
     pub repeat: usize,
     /// Grade honest candidates only on what varies from time to time
     #[arg(long)]
@@ -198,6 +199,15 @@ impl Red {
     /// Is this name asked for?
     pub fn wants(&self, name: &str) -> bool {
         self.names.is_empty() || self.names.iter().any(|n| n == name)
+    }
+
+    /// Fails where a name is asked for that none of these have.
+    pub fn all_known<'a>(&self, what: &str, known: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
+        let known: Vec<&str> = known.collect();
+        match self.names.iter().find(|name| !known.contains(&name.as_str())) {
+            Some(name) => Err(Failure::new(Reason::Usage, format!("{name:?} is the name of no {what}"))),
+            None => Ok(()),
+        }
     }
 }
 
@@ -245,6 +255,10 @@ fn parse_seqs(text: &str) -> Result<Seqs, String> {
         return if seqs.is_empty() { Err("an empty range".into()) } else { Ok(Seqs(seqs)) };
     }
     text.split(',').map(number).collect::<Result<Vec<_>, _>>().map(Seqs)
+}
+
+fn at_least_one() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..)
 }
 
 fn parse_seed(text: &str) -> Result<u64, String> {

@@ -135,11 +135,26 @@ fn plan(device: Device) -> Plan {
     }
 }
 
+fn all_candidates() -> Result<Candidates, Failure> {
+    read(&root()?.join("harness/redteam/candidates.json"))
+}
+
+fn all_mutants() -> Result<Mutants, Failure> {
+    read(&root()?.join("harness/mutants/mutants.json"))
+}
+
 /// Grades the red team.
 pub fn redteam(args: &Red) -> Result<Reason, Failure> {
-    let root = root()?;
     let device = args.device.unwrap_or(if gpu::present() { Device::Cuda } else { Device::Cpu });
-    let all: Candidates = read(&root.join("harness/redteam/candidates.json"))?;
+    let all = all_candidates()?;
+    let here = all.candidates.iter().filter(|e| e.device == device);
+    let what = format!("candidate of the red team for {}", format!("{device:?}").to_lowercase());
+    args.all_known(&what, here.map(|e| e.name.as_str()))?;
+    grade_candidates(args, device, &all)
+}
+
+fn grade_candidates(args: &Red, device: Device, all: &Candidates) -> Result<Reason, Failure> {
+    let root = root()?;
     let scratch = Scratch::new()?;
     let folder = args.built.clone().unwrap_or_else(|| scratch.path().join("redteam"));
     if args.built.is_none() {
@@ -189,8 +204,13 @@ pub fn redteam(args: &Red) -> Result<Reason, Failure> {
 
 /// Grades the wrong blocks by the widest suite.
 pub fn mutants(args: &Red) -> Result<Reason, Failure> {
+    let all = all_mutants()?;
+    args.all_known("wrong block", all.mutants.iter().map(|m| m.name.as_str()))?;
+    grade_mutants(args, &all)
+}
+
+fn grade_mutants(args: &Red, all: &Mutants) -> Result<Reason, Failure> {
     let root = root()?;
-    let all: Mutants = read(&root.join("harness/mutants/mutants.json"))?;
     let scratch = Scratch::new()?;
     let folder = args.built.clone().unwrap_or_else(|| scratch.path().join("mutants"));
     if args.built.is_none() {
@@ -221,11 +241,15 @@ pub fn mutants(args: &Red) -> Result<Reason, Failure> {
 
 /// Everything by which the grader can be trusted.
 pub fn selftest(args: &Red) -> Result<Reason, Failure> {
-    let mutants = mutants(&Red { built: None, ..args.clone() })?;
-    let red = redteam(&Red { built: None, device: Some(Device::Cpu), ..args.clone() })?;
-    let worst = if mutants == Reason::Pass { red } else { mutants };
+    let (wrong, red) = (all_mutants()?, all_candidates()?);
+    let names = wrong.mutants.iter().map(|m| m.name.as_str()).chain(red.candidates.iter().map(|e| e.name.as_str()));
+    args.all_known("wrong block, and of no candidate of the red team", names)?;
+    let args = Red { built: None, ..args.clone() };
+    let mutants = grade_mutants(&args, &wrong)?;
+    let reason = grade_candidates(&args, Device::Cpu, &red)?;
+    let worst = if mutants == Reason::Pass { reason } else { mutants };
     if !gpu::present() || worst != Reason::Pass {
         return Ok(worst);
     }
-    redteam(&Red { built: None, device: Some(Device::Cuda), ..args.clone() })
+    grade_candidates(&args, Device::Cuda, &red)
 }

@@ -68,6 +68,28 @@ fn every_bad_input_has_its_exit_code_and_its_words() {
     nothing_runs(&folder);
 }
 
+/// Where nothing is asked for, nothing has passed.
+#[test]
+fn what_asks_for_nothing_is_no_pass() {
+    let table: [(&[&str], &str); 8] = [
+        (
+            &["redteam", "--device", "cpu", "nosuchname"],
+            "\"nosuchname\" is the name of no candidate of the red team for cpu",
+        ),
+        (&["redteam", "--device", "cpu", "honest_plain", "late_stream"], "\"late_stream\" is the name of no"),
+        (&["redteam", "--repeat", "0"], "'--repeat <REPEAT>'"),
+        (&["mutants", "typo"], "\"typo\" is the name of no wrong block"),
+        (&["selftest", "typo"], "\"typo\" is the name of no wrong block, and of no candidate of the red team"),
+        (&["itself", "--repeat", "0"], "'--repeat <REPEAT>'"),
+        (&["--max-case", "0", "--no-timing", "--device", "cpu"], "'--max-case <TOKENS>'"),
+        (&["run", "--max-case", "0", "--no-timing", "--device", "cpu"], "'--max-case <TOKENS>'"),
+    ];
+    for (arguments, words) in table {
+        let (code, said) = graded(arguments);
+        assert!(code == 2 && said.contains(words), "{arguments:?}: {code}:\n{said}");
+    }
+}
+
 /// A report for a pipe comes once, whole.
 #[test]
 fn a_report_goes_down_a_pipe() {
