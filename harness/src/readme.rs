@@ -87,14 +87,13 @@ fn table(record: &Record) -> String {
     let margins = ARCHS.iter().map(|arch| (arch, worst(arch))).filter(|m| m.1.is_finite());
     let margins: Vec<String> = margins.map(|(arch, worst)| format!("{arch} {worst:.2}")).collect();
     let day = record.date.split('T').next().unwrap_or_default();
+    let tests = record.gpu_tests.map_or("not run".into(), |t| format!("{} passed, {} failed", t.passed, t.failed));
     let _ = writeln!(
         out,
-        "\nMedians of {day}, driver {}, build `{}`. Largest error over the challenge's tolerance: {}. GPU tests: {} passed, {} failed.",
+        "\nMedians of {day}, driver {}, build `{}`. Largest error over the challenge's tolerance: {}. GPU tests: {tests}.",
         record.driver,
         record.build_id.get(..12).unwrap_or(&record.build_id),
-        margins.join(", "),
-        record.gpu_tests.passed,
-        record.gpu_tests.failed
+        margins.join(", ")
     );
     out
 }

@@ -27,13 +27,15 @@ pub struct Record {
     pub driver: String,
     pub date: String,
     pub build_id: String,
-    pub gpu_tests: Tests,
+    /// None where they were not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_tests: Option<Tests>,
     pub speed: Vec<Speed>,
     pub accuracy: Vec<Accuracy>,
 }
 
 /// How the GPU tests went.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tests {
     pub passed: usize,
     pub failed: usize,
@@ -86,7 +88,7 @@ fn round(v: f64) -> f64 {
 
 impl Record {
     /// The record of these grades of one library.
-    pub fn of(report: &Report, gpu_tests: Tests) -> Result<Self, Failure> {
+    pub fn of(report: &Report, gpu_tests: Option<Tests>) -> Result<Self, Failure> {
         let loaded = report.candidates.first().map(|c| c.loaded.clone()).unwrap_or_default();
         let (build_id, m) = (build_id(&loaded)?, &report.machine);
         Ok(Self {
@@ -209,7 +211,7 @@ mod tests {
             driver: "580".into(),
             date: "2026-01-01T00:00:00Z".into(),
             build_id: "ab".into(),
-            gpu_tests: Tests { passed: 3, failed: 0 },
+            gpu_tests: Some(Tests { passed: 3, failed: 0 }),
             speed: vec![speed],
             accuracy: vec![accuracy],
         };
@@ -220,8 +222,14 @@ mod tests {
             "accuracy":[{"case":"official:1","seq":1,"arch":"sm80","precision":"fast","api":"solve","worst_over_tol":0.5,
                          "rel_l2_delta":0.0004,"pass":true,
                          "tf32":{"worst_over_tol":0.625,"rel_l2_delta":0.0005,"max_abs":0.25,"not_finite":0}}]}"#;
-        let expected: serde_json::Value = serde_json::from_str(text).unwrap();
+        let mut expected: serde_json::Value = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_value(&record).unwrap(), expected);
+        assert_eq!(serde_json::from_str::<Record>(text).unwrap().gpu_tests, record.gpu_tests);
+        // Tests that were not run have neither passed nor failed.
+        expected.as_object_mut().unwrap().remove("gpu_tests");
+        let untested = Record { gpu_tests: None, ..record.clone() };
+        assert_eq!(serde_json::to_value(&untested).unwrap(), expected);
+        assert_eq!(serde_json::from_value::<Record>(expected).unwrap().gpu_tests, None);
         assert_eq!(record.file(Path::new("r")), Path::new("r/h200.json"));
         assert_eq!(record.median(1024, ["sm80", "fast", "solve", "hot", "device"]), Some(100.5));
     }

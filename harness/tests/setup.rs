@@ -2,17 +2,10 @@
 
 mod common;
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use common::{folder, skipped};
-
-fn script(path: &Path, text: &str) {
-    std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder for the test");
-    std::fs::write(path, format!("#!/bin/sh\n{text}\n")).expect("a file for the test");
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("a program for the test");
-}
+use common::{folder, script, skipped};
 
 #[test]
 fn a_compiler_is_installed_where_there_is_none_new_enough_and_no_build_is_an_unfit_environment() {

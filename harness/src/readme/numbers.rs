@@ -101,7 +101,6 @@ fn kept(record: &Record) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Tests;
 
     fn accuracy(case: &str, precision: &str, worst: f64, fp32: Option<f64>) -> Accuracy {
         let errors = |worst| Errors { worst_over_tol: worst, rel_l2_delta: 1e-6, max_abs: 0.0, not_finite: 0 };
@@ -126,7 +125,7 @@ mod tests {
             driver: String::new(),
             date: String::new(),
             build_id: String::new(),
-            gpu_tests: Tests::default(),
+            gpu_tests: None,
             speed: Vec::new(),
             accuracy,
         }

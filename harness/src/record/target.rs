@@ -16,7 +16,7 @@ use crate::ui::Ui;
 /// A record that is to be.
 pub struct Target {
     path: PathBuf,
-    gpu_tests: Tests,
+    gpu_tests: Option<Tests>,
 }
 
 impl Target {
@@ -28,7 +28,7 @@ impl Target {
         let path = super::file(super::subject(machine), &folder);
         json::make_folder(&path)?;
         json::try_to_write(&path)?;
-        let gpu_tests = args.gpu_tests.map(|(passed, failed)| Tests { passed, failed }).unwrap_or_default();
+        let gpu_tests = args.gpu_tests.map(|(passed, failed)| Tests { passed, failed });
         Ok(Self { path, gpu_tests })
     }
 

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test uses its part")]
 
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -54,4 +55,11 @@ pub fn compiled(name: &str, source: &str, folder: &Path) -> String {
     cc.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&file);
     assert!(cc.status().expect("a C compiler").success());
     library.to_str().expect("a path in UTF-8").to_string()
+}
+
+/// A program that is a line or two of shell.
+pub fn script(path: &Path, text: &str) {
+    std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder for the test");
+    std::fs::write(path, format!("#!/bin/sh\n{text}\n")).expect("a file for the test");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("a program for the test");
 }
