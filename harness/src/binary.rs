@@ -10,9 +10,21 @@ const MACHINE: u16 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
 /// The first bytes of a container of GPU code (from CUDA's fatbinary.h: magic, version, header size, size of what follows).
 const FATBIN: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
 
+fn failed(path: &Path, why: &str) -> Failure {
+    Failure::new(Reason::Load, format!("{} cannot be loaded: {why}", path.display()))
+}
+
+/// Fails for what may never end when it is read. Whatever else is wrong is for whoever reads it to say.
+pub fn ends(path: &Path) -> Result<(), Failure> {
+    match std::fs::metadata(path) {
+        Ok(found) if !found.is_file() && !found.is_dir() => Err(failed(path, "it is a pipe, a device or a socket")),
+        _ => Ok(()),
+    }
+}
+
 /// Fails if the file can be no library for this processor, or holds kernels but none for a GPU of this capability.
 pub fn check(path: &Path, capability: Option<(i32, i32)>) -> Result<(), Failure> {
-    let failed = |why: &str| Failure::new(Reason::Load, format!("{} cannot be loaded: {why}", path.display()));
+    let failed = |why: &str| failed(path, why);
     let bytes = std::fs::read(path).map_err(|e| failed(&e.to_string()))?;
     elf(&bytes).map_err(|why| failed(&why))?;
     let kernels = kernels(&bytes);

@@ -134,7 +134,7 @@ fn blank(lib: &Path, name: &str, plan: &Plan) -> Candidate {
     Candidate {
         name: name.to_string(),
         path: lib.display().to_string(),
-        sha256: std::fs::read(lib).map(hash).unwrap_or_default(),
+        sha256: binary::ends(lib).ok().and_then(|()| std::fs::read(lib).ok()).map(hash).unwrap_or_default(),
         device: format!("{:?}", plan.device).to_lowercase(),
         api: plan.api.name().into(),
         arch: String::new(),

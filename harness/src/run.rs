@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::bank::Bank;
+use crate::binary;
 use crate::cli::{self, Run};
 use crate::compiler;
 use crate::gpu::Gpu;
@@ -118,6 +119,7 @@ fn finish(
 
 /// The library itself, or what a source file compiles to.
 pub fn library(path: &Path, plan: &Plan, scratch: &Scratch, gpu: Option<&Gpu>) -> Result<PathBuf, Failure> {
+    binary::ends(path)?;
     if path.extension().is_none_or(|e| e != "cu") {
         return Ok(path.to_path_buf());
     }

@@ -37,11 +37,16 @@ fn every_bad_input_has_its_exit_code_and_its_words() {
     let here = folder.to_str().expect("a path in UTF-8").to_string();
     let (baseline, absent) = (path("baseline.json"), path("absent.json"));
     let short = ["--device", "cpu", "--suite", "official", "--max-case", "2", "--no-timing"];
-    let table: [(&[&str], i32, &str); 19] = [
+    let (pipe, source_pipe) = (path("pipe.so"), path("pipe.cu"));
+    assert!(Command::new("mkfifo").args([&pipe, &source_pipe]).status().expect("mkfifo").success());
+    let table: [(&[&str], i32, &str); 22] = [
         (&[&missing], 10, "cannot be loaded: No such file"),
         (&[&text], 10, "cannot be loaded: it is no library"),
         (&[&empty], 10, "cannot be loaded: it is no library"),
         (&[&here], 10, "cannot be loaded: Is a directory"),
+        (&["/dev/null"], 10, "cannot be loaded: it is a pipe, a device or a socket"),
+        (&[&pipe], 10, "cannot be loaded: it is a pipe, a device or a socket"),
+        (&[&source_pipe], 10, "cannot be loaded: it is a pipe, a device or a socket"),
         (&[&arm], 10, "cannot be loaded: it is for "),
         (&[&narrow], 10, "cannot be loaded: it is for "),
         (&[&half], 10, "cannot be loaded: the file is cut short"),
