@@ -11,10 +11,11 @@ use crate::inputs::{BIASED, CANCELLED, CHALLENGE, Flavour, Twist, X};
 use crate::rng::Stream;
 
 /// Which cases.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Serialize, Deserialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Suite {
     Official,
+    #[default]
     Full,
     Extreme,
     Hard,

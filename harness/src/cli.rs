@@ -1,9 +1,10 @@
 //! The command line.
 
+mod values;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::cases::Suite;
@@ -26,7 +27,7 @@ pub enum Command {
     /// Grade candidates (what happens without a subcommand)
     Run(Box<Run>),
     /// Time every kernel of one call
-    Profile(Box<Run>),
+    Profile(Box<Calls>),
     /// Compare two reports written with --json
     Compare(Compare),
     /// Write the README's table from a record
@@ -34,9 +35,9 @@ pub enum Command {
     /// Grade the candidates that cheat, and the honest ones that look like it
     Redteam(Red),
     /// Grade wrong blocks: the mutation score of the correctness suite
-    Mutants(Red),
+    Mutants(Wrong),
     /// Grade the grader: mutants and red team
-    Selftest(Red),
+    Selftest(Selftest),
     /// Compare a library with itself, again and again: how often is there a difference where there is none?
     Itself(Box<Itself>),
     /// Say whether this machine is fit to measure on
@@ -55,16 +56,17 @@ pub enum Weights {
     Both,
 }
 
+/// What is called, and how.
 #[derive(Args, Clone)]
-pub struct Run {
+pub struct Calls {
     /// Libraries to grade; the default is this project's own
     pub candidates: Vec<PathBuf>,
     /// A library to grade, as a positional one
     #[arg(long, value_name = "PATH")]
     pub lib: Vec<PathBuf>,
     /// Lengths to time: 1024, or 1,16,1024, or 128:4096:x2
-    #[arg(long, default_value = "1024", value_parser = parse_seqs)]
-    pub seq: Seqs,
+    #[arg(long, default_value = "1024", value_parser = values::seqs)]
+    pub seq: values::Seqs,
     /// Where to run; the default is the GPU if there is one
     #[arg(long)]
     pub device: Option<Device>,
@@ -74,24 +76,32 @@ pub struct Run {
     /// Lower architecture for a library that honours SOLVE_ARCH
     #[arg(long, value_name = "sm75|sm80")]
     pub arch: Option<String>,
-    /// Which correctness cases; official, the challenge's own, is for a quick look: on a GPU its single calls are timed for a moment only
-    #[arg(long, default_value = "full")]
-    pub suite: Suite,
     /// Precision to ask for (SOLVE_PRECISION) and to hold the candidate to; without it, fast on the hard suite
     #[arg(long)]
     pub precision: Option<Precision>,
+    /// Seed of all random numbers; the default is a secret one, and one that is given here can be read by a candidate
+    #[arg(long, value_parser = values::seed)]
+    pub seed: Option<u64>,
+    /// Seconds that a call may take
+    #[arg(long, default_value_t = 60.0, value_name = "SECONDS", value_parser = values::seconds)]
+    pub timeout: f64,
+    /// Never use CUDA IPC
+    #[arg(long)]
+    pub copies: bool,
+}
+
+/// What a grade consists of.
+#[derive(Args, Clone, Default)]
+pub struct Grading {
+    /// Which correctness cases; official, the challenge's own, is for a quick look: on a GPU its single calls are timed for a moment only
+    #[arg(long, default_value = "full")]
+    pub suite: Suite,
     /// Correctness cases up to this length; the default is 4096, for the hard suite on a CPU 256
-    #[arg(long, value_name = "TOKENS", value_parser = at_least_one())]
+    #[arg(long, value_name = "TOKENS", value_parser = values::at_least_one())]
     pub max_case: Option<usize>,
     /// Weights of the timed calls; the default is both, for the official suite on a GPU fresh
     #[arg(long)]
     pub weights: Option<Weights>,
-    /// Seed of all random numbers; the default is a secret one, and one that is given here can be read by a candidate
-    #[arg(long, value_parser = parse_seed)]
-    pub seed: Option<u64>,
-    /// Seconds that a call may take
-    #[arg(long, default_value_t = 60.0, value_name = "SECONDS", value_parser = parse_seconds)]
-    pub timeout: f64,
     /// Fewer samples
     #[arg(long)]
     pub quick: bool,
@@ -102,9 +112,17 @@ pub struct Run {
     /// No timing
     #[arg(long)]
     pub no_timing: bool,
-    /// Never use CUDA IPC
-    #[arg(long)]
-    pub copies: bool,
+}
+
+/// What a record sets itself.
+const OF_A_RECORD: [&str; 8] = ["seq", "api", "arch", "precision", "weights", "quick", "processes", "no_timing"];
+
+#[derive(Args, Clone)]
+pub struct Run {
+    #[command(flatten)]
+    pub calls: Calls,
+    #[command(flatten)]
+    pub grading: Grading,
     /// Write the whole report here
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -121,7 +139,7 @@ pub struct Run {
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Times of others for the page, as harness/peers/peers.py --json writes them
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "html")]
     pub peers: Option<PathBuf>,
     /// Keep this run under a name, or in a file
     #[arg(long, value_name = "NAME")]
@@ -130,16 +148,16 @@ pub struct Run {
     #[arg(long, value_name = "NAME")]
     pub baseline: Option<String>,
     /// Exit with 21 if anything is surely slower than the baseline by more than this
-    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, requires = "baseline")]
+    #[arg(long, value_name = "PERCENT", value_parser = values::percent, requires = "baseline")]
     pub fail_on_regression: Option<f64>,
     /// Measure every architecture, both entry points and all lengths, and write harness/records/<gpu>.json
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = OF_A_RECORD)]
     pub record: bool,
     /// Where --record writes
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", requires = "record")]
     pub record_to: Option<PathBuf>,
     /// Results of the GPU tests for the record, PASSED,FAILED
-    #[arg(long, value_name = "PASSED,FAILED", value_parser = parse_pair)]
+    #[arg(long, value_name = "PASSED,FAILED", value_parser = values::pair, requires = "record")]
     pub gpu_tests: Option<(usize, usize)>,
     /// No progress
     #[arg(short, long)]
@@ -149,10 +167,10 @@ pub struct Run {
 #[derive(Args)]
 pub struct Itself {
     /// So many comparisons
-    #[arg(long, default_value_t = 100, value_parser = at_least_one())]
+    #[arg(long, default_value_t = 100, value_parser = values::at_least_one())]
     pub repeat: usize,
     #[command(flatten)]
-    pub run: Run,
+    pub calls: Calls,
 }
 
 #[derive(Args)]
@@ -162,7 +180,7 @@ pub struct Compare {
     /// The later report
     pub new: PathBuf,
     /// Exit with 21 if anything is surely slower by more than this
-    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = values::percent)]
     pub fail_on_regression: Option<f64>,
 }
 
@@ -177,25 +195,54 @@ pub struct Readme {
     pub check: bool,
 }
 
-#[derive(Args, Clone)]
-pub struct Red {
+#[derive(Args, Clone, Default)]
+pub struct Names {
     /// Names to grade, all without any
     pub names: Vec<String>,
+}
+
+#[derive(Args)]
+pub struct Red {
+    #[command(flatten)]
+    pub names: Names,
     /// Which candidates
     #[arg(long)]
     pub device: Option<Device>,
     /// A folder that holds them built already
     #[arg(long, value_name = "FOLDER")]
     pub built: Option<PathBuf>,
+    #[command(flatten)]
+    pub honest: Honest,
+}
+
+#[derive(Args)]
+pub struct Wrong {
+    #[command(flatten)]
+    pub names: Names,
+    /// A folder that holds them built already
+    #[arg(long, value_name = "FOLDER")]
+    pub built: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct Selftest {
+    #[command(flatten)]
+    pub names: Names,
+    #[command(flatten)]
+    pub honest: Honest,
+}
+
+#[derive(Args)]
+pub struct Honest {
     /// Grade honest candidates this many times
-    #[arg(long, default_value_t = 1, value_parser = at_least_one())]
+    #[arg(long, default_value_t = 1, value_parser = values::at_least_one())]
     pub repeat: usize,
     /// Grade honest candidates only on what varies from time to time
     #[arg(long)]
     pub short: bool,
 }
 
-impl Red {
+impl Names {
     /// Is this name asked for?
     pub fn wants(&self, name: &str) -> bool {
         self.names.is_empty() || self.names.iter().any(|n| n == name)
@@ -235,74 +282,9 @@ fn quoted(argument: &str) -> String {
     format!("'{}'", argument.replace('\'', "'\\''"))
 }
 
-/// Lengths of sequences.
-#[derive(Clone, Debug)]
-pub struct Seqs(pub Vec<usize>);
-
-fn parse_seqs(text: &str) -> Result<Seqs, String> {
-    let number = |s: &str| match s.trim().parse::<usize>() {
-        Ok(n) if (1..=131_072).contains(&n) => Ok(n),
-        _ => Err(format!("{s:?} is no length from 1 to 131072")),
-    };
-    if let [from, to, factor] = text.split(':').collect::<Vec<_>>()[..] {
-        let factor = factor.strip_prefix('x').ok_or("a range is FROM:TO:xFACTOR")?;
-        let (mut at, to, factor) = (number(from)?, number(to)?, number(factor)?);
-        let mut seqs = Vec::new();
-        while at <= to && factor > 1 {
-            seqs.push(at);
-            at *= factor;
-        }
-        return if seqs.is_empty() { Err("an empty range".into()) } else { Ok(Seqs(seqs)) };
-    }
-    text.split(',').map(number).collect::<Result<Vec<_>, _>>().map(Seqs)
-}
-
-fn at_least_one() -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(1..)
-}
-
-fn parse_seed(text: &str) -> Result<u64, String> {
-    let parsed = match text.strip_prefix("0x") {
-        Some(hex) => u64::from_str_radix(hex, 16),
-        None => text.parse(),
-    };
-    parsed.map_err(|_| format!("{text:?} is no 64-bit number"))
-}
-
-fn parse_seconds(text: &str) -> Result<f64, String> {
-    let seconds = text.parse().ok().filter(|s: &f64| s.is_finite() && *s > 0.0);
-    seconds.ok_or_else(|| format!("{text:?} is no number of seconds above 0"))
-}
-
-fn parse_percent(text: &str) -> Result<f64, String> {
-    let percent = text.parse().ok().filter(|p: &f64| p.is_finite() && *p >= 0.0);
-    percent.ok_or_else(|| format!("{text:?} is no percentage from 0 on"))
-}
-
-fn parse_pair(text: &str) -> Result<(usize, usize), String> {
-    let pair = text.split_once(',').and_then(|(a, b)| Some((a.trim().parse().ok()?, b.trim().parse().ok()?)));
-    pair.ok_or_else(|| format!("{text:?} is not PASSED,FAILED"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lengths_parse() {
-        assert_eq!(parse_seqs("1,16,1024").unwrap().0, [1, 16, 1024]);
-        assert_eq!(parse_seqs("128:1024:x2").unwrap().0, [128, 256, 512, 1024]);
-        for bad in ["", "0", "a", "1:2", "4:2:x2", "1:8:x1", "1:8:2", "-1", "999999999"] {
-            assert!(parse_seqs(bad).is_err(), "{bad}");
-        }
-        assert_eq!(parse_seed("0xff"), Ok(255));
-        assert_eq!([parse_percent("0"), parse_percent("2.5")], [Ok(0.0), Ok(2.5)]);
-        assert_eq!(parse_seconds("0.5"), Ok(0.5));
-        assert!(parse_seconds("0").is_err());
-        for bad in ["nan", "inf", "-1", "", "1%"] {
-            assert!(parse_percent(bad).is_err() && parse_seconds(bad).is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn the_command_is_told_as_it_was_given() {

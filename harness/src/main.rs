@@ -71,7 +71,7 @@ fn main() -> ExitCode {
         Some(Command::Readme(args)) => readme::update(&args.record, &args.readme, args.check),
         Some(Command::Redteam(args)) => redteam::redteam(&args),
         Some(Command::Mutants(args)) => redteam::mutants(&args),
-        Some(Command::Selftest(args)) => redteam::selftest(&args),
+        Some(Command::Selftest(args)) => redteam::selftest(args),
         Some(Command::Itself(args)) => versus::itself::run(&args),
         Some(Command::Doctor) => doctor::run(),
         Some(Command::BuildId) => build_id(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::cases::Suite;
-use crate::cli::{Run, Weights};
+use crate::cli::{Calls, Grading, Weights};
 use crate::contract::Precision;
 use crate::floor::Rates;
 use crate::gpu::Gpu;
@@ -14,8 +14,8 @@ use crate::rng;
 use crate::stats::Budget;
 
 /// The device asked for, or the GPU if there is one.
-pub fn device(args: &Run, gpu: Option<&Gpu>) -> Result<Device, Failure> {
-    match (args.device, gpu) {
+pub fn device(asked: Option<Device>, gpu: Option<&Gpu>) -> Result<Device, Failure> {
+    match (asked, gpu) {
         (Some(Device::Cuda), None) => {
             Err(crate::gpu::open().err().unwrap_or_else(|| Failure::new(Reason::Environment, "no usable GPU")))
         }
@@ -26,17 +26,17 @@ pub fn device(args: &Run, gpu: Option<&Gpu>) -> Result<Device, Failure> {
 }
 
 /// The plan that the options ask for.
-pub fn plan(args: &Run, device: Device, gpu: Option<&Gpu>) -> Plan {
+pub fn plan(calls: &Calls, args: &Grading, device: Device, gpu: Option<&Gpu>) -> Plan {
     // The challenge's own suite is for a look between two changes: it takes less than five seconds.
     let glance = device == Device::Cuda && args.suite == Suite::Official;
     let weights = args.weights.unwrap_or(if glance { Weights::Fresh } else { Weights::Both });
     Plan {
         device,
-        api: args.api,
-        arch: args.arch.clone(),
+        api: calls.api,
+        arch: calls.arch.clone(),
         suite: args.suite,
-        precision: args.precision,
-        seqs: if args.no_timing { Vec::new() } else { args.seq.0.clone() },
+        precision: calls.precision,
+        seqs: if args.no_timing { Vec::new() } else { calls.seq.0.clone() },
         max_case: args.max_case.unwrap_or(match (args.suite, device) {
             (Suite::Hard, Device::Cpu) => 256,
             _ => 4096,
@@ -55,14 +55,22 @@ pub fn plan(args: &Run, device: Device, gpu: Option<&Gpu>) -> Plan {
             Device::Cpu => Budget { max_time: Duration::from_secs(6), ..Budget::FULL },
         },
         warm: Duration::from_millis(if glance { 200 } else { 1000 }),
-        timeout: Duration::from_secs_f64(args.timeout.clamp(0.1, 86_400.0)),
+        timeout: Duration::from_secs_f64(calls.timeout),
         fail_fast: false,
-        copies: args.copies,
-        seed: args.seed.unwrap_or_else(rng::secret),
+        copies: calls.copies,
+        seed: calls.seed.unwrap_or_else(rng::secret),
         rates: gpu.map(Rates::of),
         max_clock_mhz: gpu.map(|g| g.max_clock_mhz),
         capability: gpu.filter(|_| device == Device::Cuda).map(|g| g.capability),
     }
+}
+
+/// What is said of options that change nothing on this device.
+pub fn without_effect(calls: &Calls, args: &Grading, device: Device) -> Option<String> {
+    let given = [("--copies", calls.copies), ("--processes", args.processes.is_some())];
+    let given: Vec<&str> = given.into_iter().filter(|option| option.1).map(|option| option.0).collect();
+    let idle = device == Device::Cpu && !given.is_empty();
+    idle.then(|| format!("Of no effect on a CPU: {}.", given.join(", ")))
 }
 
 /// Every architecture that this GPU can run, both entry points, all lengths.

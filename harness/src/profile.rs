@@ -1,7 +1,7 @@
 //! The `profile` command: the kernels of one call, each with its time and the least that its work takes.
 
 use crate::bank::Bank;
-use crate::cli::Run;
+use crate::cli::{Calls, Grading};
 use crate::dims::{D, FFN, WEIGHTS};
 use crate::floor::Rates;
 use crate::gpu::Kernel;
@@ -15,9 +15,9 @@ use crate::run;
 use crate::ui::say;
 
 /// Prints the kernels of one warm call of each candidate at each length.
-pub fn run(args: &Run) -> Result<Reason, Failure> {
+pub fn run(args: &Calls) -> Result<Reason, Failure> {
     let gpu = Machine::gpu(args.device)?;
-    let plan = plans::plan(args, plans::device(args, gpu.as_ref())?, gpu.as_ref());
+    let plan = plans::plan(args, &Grading::default(), plans::device(args.device, gpu.as_ref())?, gpu.as_ref());
     let Some(gpu) = gpu.filter(|_| plan.device == Device::Cuda) else {
         return Err(Failure::new(Reason::Environment, "a profile needs a GPU"));
     };

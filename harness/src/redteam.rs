@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::bank::Bank;
 use crate::cases::Suite;
-use crate::cli::Red;
+use crate::cli::{Red, Selftest, Wrong};
 use crate::compiler;
 use crate::gpu;
 use crate::grade::{Plan, grade};
@@ -149,7 +149,7 @@ pub fn redteam(args: &Red) -> Result<Reason, Failure> {
     let all = all_candidates()?;
     let here = all.candidates.iter().filter(|e| e.device == device);
     let what = format!("candidate of the red team for {}", format!("{device:?}").to_lowercase());
-    args.all_known(&what, here.map(|e| e.name.as_str()))?;
+    args.names.all_known(&what, here.map(|e| e.name.as_str()))?;
     grade_candidates(args, device, &all)
 }
 
@@ -165,12 +165,12 @@ fn grade_candidates(args: &Red, device: Device, all: &Candidates) -> Result<Reas
     let mut bank = Bank::new(plan.seed);
     let (mut right, mut total, mut accepted, mut honest_ones) = (0, 0, 0, 0);
     say!("{:<28} {:>8} {:>4}  {:>6}  what was said", "candidate", "expected", "got", "s");
-    for entry in all.candidates.iter().filter(|e| e.device == device && args.wants(&e.name)) {
+    for entry in all.candidates.iter().filter(|e| e.device == device && args.names.wants(&e.name)) {
         let honest = entry.expect[0] == 0;
-        for time in 0..if honest { args.repeat } else { 1 } {
+        for time in 0..if honest { args.honest.repeat } else { 1 } {
             let start = Instant::now();
             let plan = Plan { api: entry.api, ..plan.clone() };
-            let plan = if time == 0 && !(honest && args.short) { plan } else { again(&plan, time) };
+            let plan = if time == 0 && !(honest && args.honest.short) { plan } else { again(&plan, time) };
             let library = folder.join(format!("{}.so", entry.name));
             let graded = grade(&library, &entry.name, &plan, &mut bank, &mut Ui::new(true));
             let code = graded.verdict.exit_code;
@@ -203,13 +203,13 @@ fn grade_candidates(args: &Red, device: Device, all: &Candidates) -> Result<Reas
 }
 
 /// Grades the wrong blocks by the widest suite.
-pub fn mutants(args: &Red) -> Result<Reason, Failure> {
+pub fn mutants(args: &Wrong) -> Result<Reason, Failure> {
     let all = all_mutants()?;
-    args.all_known("wrong block", all.mutants.iter().map(|m| m.name.as_str()))?;
+    args.names.all_known("wrong block", all.mutants.iter().map(|m| m.name.as_str()))?;
     grade_mutants(args, &all)
 }
 
-fn grade_mutants(args: &Red, all: &Mutants) -> Result<Reason, Failure> {
+fn grade_mutants(args: &Wrong, all: &Mutants) -> Result<Reason, Failure> {
     let root = root()?;
     let scratch = Scratch::new()?;
     let folder = args.built.clone().unwrap_or_else(|| scratch.path().join("mutants"));
@@ -219,7 +219,7 @@ fn grade_mutants(args: &Red, all: &Mutants) -> Result<Reason, Failure> {
     let plan = Plan { suite: Suite::Extreme, max_case: 1025, traps: false, seqs: Vec::new(), ..plan(Device::Cpu) };
     let mut bank = Bank::new(plan.seed);
     let (mut killed, mut wrong, mut equivalent, mut surprises) = (0, 0, 0, 0);
-    for mutant in all.mutants.iter().filter(|m| args.wants(&m.name)) {
+    for mutant in all.mutants.iter().filter(|m| args.names.wants(&m.name)) {
         let library = folder.join(format!("{}.so", mutant.name));
         let graded = grade(&library, &mutant.name, &plan, &mut bank, &mut Ui::new(true));
         let dead = graded.verdict.exit_code != 0;
@@ -240,12 +240,12 @@ fn grade_mutants(args: &Red, all: &Mutants) -> Result<Reason, Failure> {
 }
 
 /// Everything by which the grader can be trusted.
-pub fn selftest(args: &Red) -> Result<Reason, Failure> {
+pub fn selftest(args: Selftest) -> Result<Reason, Failure> {
     let (wrong, red) = (all_mutants()?, all_candidates()?);
     let names = wrong.mutants.iter().map(|m| m.name.as_str()).chain(red.candidates.iter().map(|e| e.name.as_str()));
-    args.all_known("wrong block, and of no candidate of the red team", names)?;
-    let args = Red { built: None, ..args.clone() };
-    let mutants = grade_mutants(&args, &wrong)?;
+    args.names.all_known("wrong block, and of no candidate of the red team", names)?;
+    let mutants = grade_mutants(&Wrong { names: args.names.clone(), built: None }, &wrong)?;
+    let args = Red { names: args.names, device: None, built: None, honest: args.honest };
     let reason = grade_candidates(&args, Device::Cpu, &red)?;
     let worst = if mutants == Reason::Pass { reason } else { mutants };
     if !gpu::present() || worst != Reason::Pass {

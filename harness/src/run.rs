@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::bank::Bank;
 use crate::binary;
-use crate::cli::{self, Run};
+use crate::cli::{self, Calls, Run};
 use crate::compiler;
 use crate::gpu::Gpu;
 use crate::grade::{Plan, grade};
@@ -20,18 +20,20 @@ use crate::versus::{baseline, interleaved};
 
 /// Runs the command; the reason is what the process exits with.
 pub fn run(args: &Run) -> Result<Reason, Failure> {
-    let gpu = Machine::gpu(args.device)?;
-    let device = plans::device(args, gpu.as_ref())?;
-    let plan = plans::plan(args, device, gpu.as_ref());
+    let gpu = Machine::gpu(args.calls.device)?;
+    let device = plans::device(args.calls.device, gpu.as_ref())?;
+    let plan = plans::plan(&args.calls, &args.grading, device, gpu.as_ref());
     let machine = Machine::here(gpu.as_ref());
     let mut ui = Ui::new(args.quiet);
-    for line in terminal::header(&machine, device) {
+    let idle = plans::without_effect(&args.calls, &args.grading, device);
+    for line in terminal::header(&machine, device).into_iter().chain(idle) {
         ui.line(&line);
     }
     // What cannot be read or written is known before anything is measured.
     let old = args.baseline.as_ref().map(|name| baseline::read(&baseline::path(name))).transpose()?;
+    let candidates = candidates(&args.calls)?;
     let files = Files::new(args, plan.rates)?;
-    let record = args.record.then(|| Target::new(args, &machine)).transpose()?;
+    let record = args.record.then(|| Target::new(args, candidates.len(), &machine)).transpose()?;
     let mut report = Report {
         schema: SCHEMA,
         harness: env!("CARGO_PKG_VERSION").into(),
@@ -48,7 +50,7 @@ pub fn run(args: &Run) -> Result<Reason, Failure> {
     let scratch = Scratch::new()?;
     let all = if args.record { plans::record_plans(&plan, gpu.as_ref()) } else { vec![plan.clone()] };
     let mut passed = Vec::new();
-    for (name, path) in candidates(args)? {
+    for (name, path) in candidates {
         let library = library(&path, &plan, &scratch, gpu.as_ref());
         if let (Some(record), Ok(library)) = (&record, &library) {
             record.accepts(library, &plan)?;
@@ -164,7 +166,7 @@ impl Drop for Scratch {
 }
 
 /// Candidates with the names to print: of the file, or the path where two files have one name.
-pub fn candidates(args: &Run) -> Result<Vec<(String, PathBuf)>, Failure> {
+pub fn candidates(args: &Calls) -> Result<Vec<(String, PathBuf)>, Failure> {
     let mut paths: Vec<PathBuf> = args.lib.iter().chain(&args.candidates).cloned().collect();
     if paths.is_empty() {
         paths.push(own_library()?);
@@ -194,7 +196,7 @@ mod tests {
     #[test]
     fn candidates_of_one_file_name_are_told_by_their_paths() {
         let cli = Cli::parse_from(["harness", "--lib", "old/lib.so", "new/lib.so", "new/other.so"]);
-        let names: Vec<String> = candidates(&cli.run).unwrap().into_iter().map(|(name, _)| name).collect();
+        let names: Vec<String> = candidates(&cli.run.calls).unwrap().into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["old/lib.so", "new/lib.so", "other.so"]);
     }
 }

@@ -95,6 +95,33 @@ fn what_asks_for_nothing_is_no_pass() {
     }
 }
 
+#[test]
+fn options_that_would_be_ignored_are_refused_or_told() {
+    let folder = folder("ignored");
+    let file = folder.join("r").to_str().expect("a path in UTF-8").to_string();
+    let table: [(&[&str], &str); 13] = [
+        (&["a.so", "--gpu-tests", "1,0"], "--record"),
+        (&["a.so", "--record-to", &file], "--record"),
+        (&["a.so", "--peers", &file], "--html <FILE>"),
+        (&["a.so", "--device", "cpu", "--peers", &file, "--html", &file], "r: No such file"),
+        (&["a.so", "--device", "cpu", "--peers", file!(), "--html", &file], "bad_input.rs: "),
+        (&["--record", "--seq", "4"], "cannot be used with '--seq <SEQ>'"),
+        (&["--record", "--quick"], "cannot be used with '--quick'"),
+        (&["--record", "--precision", "auto"], "cannot be used with '--precision <PRECISION>'"),
+        (&["--record", "--device", "cpu", "a.so", "b.so"], "--record takes one library, and there are 2"),
+        (&["a.so", "--timeout", "0.01"], "\"0.01\" is no number of seconds from 0.1 to 86400"),
+        (&["profile", "a.so", "--json", &file], "unexpected argument '--json'"),
+        (&["itself", "a.so", "b.so", "--device", "cpu"], "one library with itself, not a.so with b.so"),
+        (&["mutants", "--short"], "unexpected argument '--short'"),
+    ];
+    for (arguments, words) in table {
+        let (code, said) = graded(arguments);
+        assert!(code == 2 && said.contains(words), "{arguments:?}: {code}:\n{said}");
+    }
+    let (code, said) = graded(&["a.so", "--device", "cpu", "--no-timing", "--copies", "--processes", "2"]);
+    assert!(code == 10 && said.contains("Of no effect on a CPU: --copies, --processes."), "{code}:\n{said}");
+}
+
 /// A report for a pipe comes once, whole.
 #[test]
 fn a_report_goes_down_a_pipe() {

@@ -21,7 +21,11 @@ pub struct Target {
 
 impl Target {
     /// Fails where nothing could be written in the end.
-    pub fn new(args: &Run, machine: &Machine) -> Result<Self, Failure> {
+    pub fn new(args: &Run, candidates: usize, machine: &Machine) -> Result<Self, Failure> {
+        if candidates != 1 {
+            let message = format!("--record takes one library, and there are {candidates}");
+            return Err(Failure::new(Reason::Usage, message));
+        }
         let folder = args.record_to.clone().or_else(|| Some(tree::root()?.join("harness/records")));
         let folder =
             folder.ok_or_else(|| Failure::new(Reason::Usage, "no tree to write the record to: use --record-to"))?;

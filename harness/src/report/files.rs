@@ -23,7 +23,7 @@ type Text = fn(&Files, &Report) -> Result<String, Failure>;
 impl<'a> Files<'a> {
     /// Fails where one cannot be written in the end.
     pub fn new(args: &'a Run, rates: Option<Rates>) -> Result<Self, Failure> {
-        let files = Self { args, rates, peers: html::Peers::read(args.peers.as_deref()) };
+        let files = Self { args, rates, peers: html::Peers::read(args.peers.as_deref())? };
         for (path, _) in files.wanted() {
             json::try_to_write(path)?;
         }

@@ -10,6 +10,7 @@ use super::svg::{Axis, Mark, Series, chart};
 use super::{Candidate, CaseResult, Report, Speed, terminal};
 use crate::contract::Precision;
 use crate::floor::{self, Rates};
+use crate::reason::{Failure, Reason};
 
 const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:1340px;margin:2em auto;padding:0 1em;color:#222}\
 main{display:flex;flex-wrap:wrap;gap:1em}figure{margin:0;width:640px}figcaption{font-weight:600}\
@@ -30,10 +31,12 @@ struct Peer {
 }
 
 impl Peers {
-    /// Reads the file; what cannot be read is left out of the page.
-    pub fn read(path: Option<&Path>) -> Self {
-        let text = path.and_then(|p| std::fs::read_to_string(p).ok());
-        text.and_then(|t| serde_json::from_str(&t).ok()).unwrap_or_default()
+    /// Reads the file, where there is one.
+    pub fn read(path: Option<&Path>) -> Result<Self, Failure> {
+        let Some(path) = path else { return Ok(Self::default()) };
+        let failed = |e: String| Failure::new(Reason::Usage, format!("--peers {}: {e}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|e| failed(e.to_string()))?;
+        serde_json::from_str(&text).map_err(|e| failed(e.to_string()))
     }
 }
 

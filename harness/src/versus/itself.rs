@@ -3,7 +3,7 @@
 use super::interleaved::{self, Contest};
 use super::{Comparison, FEWEST, Tally, Word};
 use crate::bank::Bank;
-use crate::cli::Itself;
+use crate::cli::{Grading, Itself};
 use crate::machine::Machine;
 use crate::plans;
 use crate::reason::{Failure, Reason};
@@ -22,11 +22,18 @@ const APART: f64 = 0.005;
 
 /// Makes the comparisons at every length and counts the words.
 pub fn run(args: &Itself) -> Result<Reason, Failure> {
-    let gpu = Machine::gpu(args.run.device)?;
-    let device = plans::device(&args.run, gpu.as_ref())?;
-    let plan = plans::plan(&args.run, device, gpu.as_ref());
+    let gpu = Machine::gpu(args.calls.device)?;
+    let device = plans::device(args.calls.device, gpu.as_ref())?;
+    let plan = plans::plan(&args.calls, &Grading::default(), device, gpu.as_ref());
     let scratch = run::Scratch::new()?;
-    let (name, path) = run::candidates(&args.run)?.remove(0);
+    let mut candidates = run::candidates(&args.calls)?;
+    let (name, path) = candidates.remove(0);
+    if let Some((other, _)) = candidates.first() {
+        return Err(Failure::new(
+            Reason::Usage,
+            format!("itself compares one library with itself, not {name} with {other}"),
+        ));
+    }
     let library = run::library(&path, &plan, &scratch, gpu.as_ref())?;
     let mut bank = Bank::new(plan.seed);
     let mut good = true;

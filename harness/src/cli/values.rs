@@ -1,0 +1,81 @@
+//! Values of options, from the words on the command line.
+
+use clap::builder::RangedU64ValueParser;
+
+/// Lengths of sequences.
+#[derive(Clone, Debug)]
+pub struct Seqs(pub Vec<usize>);
+
+/// A list or a range of lengths.
+pub fn seqs(text: &str) -> Result<Seqs, String> {
+    let number = |s: &str| match s.trim().parse::<usize>() {
+        Ok(n) if (1..=131_072).contains(&n) => Ok(n),
+        _ => Err(format!("{s:?} is no length from 1 to 131072")),
+    };
+    if let [from, to, factor] = text.split(':').collect::<Vec<_>>()[..] {
+        let factor = factor.strip_prefix('x').ok_or("a range is FROM:TO:xFACTOR")?;
+        let (mut at, to, factor) = (number(from)?, number(to)?, number(factor)?);
+        let mut seqs = Vec::new();
+        while at <= to && factor > 1 {
+            seqs.push(at);
+            at *= factor;
+        }
+        return if seqs.is_empty() { Err("an empty range".into()) } else { Ok(Seqs(seqs)) };
+    }
+    text.split(',').map(number).collect::<Result<Vec<_>, _>>().map(Seqs)
+}
+
+/// A count of what there is to be.
+pub fn at_least_one() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..)
+}
+
+/// Decimal, or hexadecimal after 0x.
+pub fn seed(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|_| format!("{text:?} is no 64-bit number"))
+}
+
+/// How long to wait.
+pub fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|s: &f64| (0.1..=86_400.0).contains(s));
+    seconds.ok_or_else(|| format!("{text:?} is no number of seconds from 0.1 to 86400"))
+}
+
+/// A share.
+pub fn percent(text: &str) -> Result<f64, String> {
+    let percent = text.parse().ok().filter(|p: &f64| p.is_finite() && *p >= 0.0);
+    percent.ok_or_else(|| format!("{text:?} is no percentage from 0 on"))
+}
+
+/// Two counts.
+pub fn pair(text: &str) -> Result<(usize, usize), String> {
+    let pair = text.split_once(',').and_then(|(a, b)| Some((a.trim().parse().ok()?, b.trim().parse().ok()?)));
+    pair.ok_or_else(|| format!("{text:?} is not PASSED,FAILED"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_parse() {
+        assert_eq!(seqs("1,16,1024").unwrap().0, [1, 16, 1024]);
+        assert_eq!(seqs("128:1024:x2").unwrap().0, [128, 256, 512, 1024]);
+        for bad in ["", "0", "a", "1:2", "4:2:x2", "1:8:x1", "1:8:2", "-1", "999999999"] {
+            assert!(seqs(bad).is_err(), "{bad}");
+        }
+        assert_eq!(seed("0xff"), Ok(255));
+        assert_eq!([percent("0"), percent("2.5")], [Ok(0.0), Ok(2.5)]);
+        assert_eq!(seconds("0.5"), Ok(0.5));
+        for bad in ["0", "0.01", "1e6"] {
+            assert!(seconds(bad).is_err(), "{bad}");
+        }
+        for bad in ["nan", "inf", "-1", "", "1%"] {
+            assert!(percent(bad).is_err() && seconds(bad).is_err(), "{bad}");
+        }
+    }
+}
