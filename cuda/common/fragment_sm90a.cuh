@@ -1,13 +1,7 @@
-/* Packing accumulators and moving them to shared memory. */
+/* Moving accumulators and operands between registers and shared memory. PTX ISA 9.0. */
 #pragma once
 #include <cstdint>
-
-// PTX ISA 9.0, 9.7.9.21 cvt: round to nearest even, `low` in the lower half
-__device__ __forceinline__ uint32_t pack_half2(float low, float high) {
-  uint32_t packed;
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
-  return packed;
-}
+#include "common/pack.cuh"
 
 // 9.7.14.5.16 stmatrix: lane l gives the address of row l % 8 of matrix l / 8
 __device__ __forceinline__ void stmatrix_x4(uint32_t address, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {

@@ -10,12 +10,6 @@ namespace exact90 {
 
 constexpr int PIECES = D / 128;
 
-__device__ __forceinline__ float warp_max(float v) {
-#pragma unroll
-  for (int lanes = 16; lanes; lanes /= 2) v = fmaxf(v, __shfl_xor_sync(~0u, v, lanes));
-  return v;
-}
-
 __device__ __forceinline__ void add(float4& a, float4 b) { a.x += b.x, a.y += b.y, a.z += b.z, a.w += b.w; }
 
 // 24 values of a lane; what is asked for before a barrier of the grid has come when it is over.

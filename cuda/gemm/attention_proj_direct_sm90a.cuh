@@ -17,15 +17,9 @@
 #include <cuda_fp16.h>
 
 #include "common/cluster_sm90a.cuh"
+#include "common/exp2.cuh"
 #include "gemm/attention_proj_row_direct_sm90a.cuh"
 #include "gemm/gemm_direct_sm90a.cuh"
-
-// 9.7.3.21 ex2
-__device__ __forceinline__ float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 
 template <int KEYS>
 struct AttentionProj {
@@ -159,7 +153,7 @@ struct AttentionProj {
     }
 #pragma unroll
     for (int i = 0; i < KEYS / 2; i++) {
-      s[i] = exp2_fast((s[i] - top[i / 2 % 2]) * SCALE);  // subtracted first: of large scores a product would leave its rounding, beyond fp16
+      s[i] = exp2_approx((s[i] - top[i / 2 % 2]) * SCALE);  // subtracted first: of large scores a product would leave its rounding, beyond fp16
       sum[i / 2 % 2] += s[i];
     }
 #pragma unroll
