@@ -97,9 +97,12 @@ fn build_id() -> Result<reason::Reason, reason::Failure> {
 /// Compares two saved reports.
 fn compare(args: &cli::Compare) -> Result<reason::Reason, reason::Failure> {
     let (old, new) = (versus::baseline::read(&args.old)?, versus::baseline::read(&args.new)?);
-    let comparisons = versus::baseline::compare(&old, &new);
-    for comparison in &comparisons {
+    let compared = versus::baseline::compare(&old, &new);
+    for comparison in &compared.comparisons {
         say!("{}", comparison.sentence());
     }
-    versus::baseline::judge(&comparisons, args.fail_on_regression).map(|()| reason::Reason::Pass)
+    for sentence in &compared.left_out {
+        say!("not compared: {sentence}");
+    }
+    versus::baseline::judge(&compared.comparisons, args.fail_on_regression).map(|()| reason::Reason::Pass)
 }

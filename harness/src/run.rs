@@ -82,10 +82,13 @@ pub fn run(args: &Run) -> Result<Reason, Failure> {
     // What was measured before a comparison broke off is kept, and the seed is told.
     let broken_off = compared.map(|comparisons| report.comparisons = comparisons).err();
     let against = old.map(|old| baseline::compare(&old, &report)).unwrap_or_default();
-    let judged = baseline::judge(&against, args.fail_on_regression);
-    report.comparisons.extend(against);
+    let judged = baseline::judge(&against.comparisons, args.fail_on_regression);
+    report.comparisons.extend(against.comparisons);
     for comparison in &report.comparisons {
         ui.line(&comparison.sentence());
+    }
+    for sentence in against.left_out {
+        ui.line(&format!("not compared: {sentence}"));
     }
     report.seed = format!("{:#x}", plan.seed);
     ui.line(&format!("seed {}", report.seed));

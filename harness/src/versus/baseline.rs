@@ -1,5 +1,6 @@
 //! A run against an earlier one that was saved.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::{Comparison, unpaired};
@@ -29,23 +30,61 @@ pub fn read(path: &Path) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Compares what both reports measured: candidates in their order, times of the same kind.
-pub fn compare(old: &Report, new: &Report) -> Vec<Comparison> {
-    let pairs = old.candidates.iter().zip(&new.candidates);
-    pairs.flat_map(|(old, new)| of_candidates(old, new)).collect()
+/// What two reports measured alike, and in sentences what only one of them did.
+#[derive(Default)]
+pub struct Compared {
+    pub comparisons: Vec<Comparison>,
+    pub left_out: Vec<String>,
 }
 
-fn of_candidates(old: &Candidate, new: &Candidate) -> Vec<Comparison> {
+/// Compares what both reports measured on the same processor through the same entry point, with the same kernels and in the same precision: such candidates
+/// in their order, times of the same kind.
+pub fn compare(old: &Report, new: &Report) -> Compared {
+    let mut compared = Compared::default();
+    let mut before: Vec<&Candidate> = timed(old).collect();
+    for c in timed(new) {
+        match before.iter().position(|b| conditions(old, b) == conditions(new, c)) {
+            Some(at) => of_candidates(before.remove(at), c, &mut compared),
+            None => compared.left_out.push(format!("{} has no times in the baseline", described(new, c))),
+        }
+    }
+    let gone = before.into_iter().map(|b| format!("{} has times in the baseline only", described(old, b)));
+    compared.left_out.extend(gone);
+    compared
+}
+
+fn timed(report: &Report) -> impl Iterator<Item = &Candidate> {
+    report.candidates.iter().filter(|c| c.speed.iter().any(|s| s.headline))
+}
+
+/// Where these differ, times say nothing about the libraries.
+fn conditions<'a>(report: &'a Report, c: &'a Candidate) -> [&'a str; 5] {
+    let (machine, on_cpu) = (&report.machine, c.device == "cpu");
+    let processor = machine.gpu.as_deref().filter(|_| !on_cpu).unwrap_or(&machine.cpu);
+    [processor, &c.device, &c.api, &c.arch, c.precision.name()]
+}
+
+fn described(report: &Report, c: &Candidate) -> String {
+    format!("{} ({})", c.name, conditions(report, c).join(", "))
+}
+
+fn of_candidates(old: &Candidate, new: &Candidate, compared: &mut Compared) {
     let kind = |s: &Speed| (s.seq, s.cache.clone(), s.clock.clone(), s.method.clone(), s.weights.clone());
-    let mut comparisons = Vec::new();
+    let mut unknown = BTreeSet::new();
     for s in new.speed.iter().filter(|s| s.headline) {
-        let Some(before) = old.speed.iter().find(|o| kind(o) == kind(s)) else { continue };
+        let Some(before) = old.speed.iter().find(|o| kind(o) == kind(s)) else {
+            unknown.insert(s.seq);
+            continue;
+        };
         let ratio = unpaired(&before.samples, &s.samples, Stream::new(s.seq as u64, 4));
         let what = format!("{}, {}, {}", s.cache, s.clock, s.method);
         let (a, b) = (format!("{} (baseline)", old.name), new.name.clone());
-        comparisons.push(Comparison::new(s.seq, &what, &a, &b, s.samples.len(), ratio));
+        compared.comparisons.push(Comparison::new(s.seq, &what, &a, &b, s.samples.len(), ratio));
     }
-    comparisons
+    if !unknown.is_empty() {
+        let seqs: Vec<String> = unknown.iter().map(ToString::to_string).collect();
+        compared.left_out.push(format!("{} has times at seq {} that the baseline has not", new.name, seqs.join(", ")));
+    }
 }
 
 /// Fails if anything is slower by surely more than so many percent, and where nothing was compared: then nobody can say.
@@ -65,4 +104,57 @@ pub fn judge(comparisons: &[Comparison], percent: Option<f64>) -> Result<(), Fai
         worst.sentence()
     );
     Err(Failure::new(Reason::Regression, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A report of candidates by their names, APIs and precisions, on this GPU.
+    fn report(gpu: &str, device: &str, candidates: &[(&str, &str, &str)]) -> Report {
+        let speed = serde_json::json!([{
+            "seq": 16, "cache": "hot", "clock": "wall", "method": "per-call", "weights": "fresh", "headline": true,
+            "median": 1.0, "p5": 1.0, "p95": 1.0, "low": 1.0, "high": 1.0, "n": 2, "tflops": 1.0, "of_floor": null,
+            "ended_by": "", "discarded": 0, "samples": [1.0, 1.0], "clocks": []
+        }]);
+        let candidate = |(name, api, precision): &(&str, &str, &str)| {
+            serde_json::json!({
+                "name": name, "path": "", "sha256": "", "device": device, "api": api, "arch": "sm80", "precision": precision,
+                "crossing": "", "loaded": {"version": null, "build_id": null, "prepared": false, "load_ms": 0.0},
+                "first_call_ms": null, "verdict": {"reason": "pass", "exit_code": 0, "message": "", "reproduce": null},
+                "accuracy": [], "precision_class": null, "repeatable": null, "traps": [], "speed": speed, "notes": [],
+                "said": ""
+            })
+        };
+        let candidates: Vec<_> = candidates.iter().map(candidate).collect();
+        let report = serde_json::json!({
+            "schema": 1, "harness": "", "date": "", "seed": "", "suite": "", "candidates": candidates,
+            "machine": {"cpu": "C", "cores": 1, "kernel": "", "gpu": gpu}
+        });
+        serde_json::from_value(report).unwrap()
+    }
+
+    #[test]
+    fn only_like_is_compared_with_like() {
+        let old = report("A", "cuda", &[("a", "solve", "fast"), ("a", "prepared", "fast"), ("a", "solve", "exact")]);
+        let new = report("A", "cuda", &[("b", "solve", "exact"), ("b", "solve", "fast"), ("c", "solve", "fast")]);
+        let compared = compare(&old, &new);
+        let pairs: Vec<_> = compared.comparisons.iter().map(|c| (c.a.as_str(), c.b.as_str())).collect();
+        assert_eq!(pairs, [("a (baseline)", "b"), ("a (baseline)", "b")]);
+        let left_out = [
+            "c (A, cuda, solve, sm80, fast) has no times in the baseline",
+            "a (A, cuda, prepared, sm80, fast) has times in the baseline only",
+        ];
+        assert_eq!(compared.left_out, left_out);
+    }
+
+    #[test]
+    fn another_gpu_matters_where_it_was_used() {
+        let of = |gpu, device| report(gpu, device, &[("a", "solve", "fast")]);
+        let compared = compare(&of("A", "cuda"), &of("B", "cuda"));
+        assert!(compared.comparisons.is_empty() && compared.left_out.len() == 2);
+        let compared = compare(&of("A", "cpu"), &of("B", "cpu"));
+        assert!(compared.comparisons.len() == 1 && compared.left_out.is_empty());
+        assert!(compare(&of("A", "cpu"), &of("A", "cuda")).comparisons.is_empty());
+    }
 }
