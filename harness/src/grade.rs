@@ -54,7 +54,7 @@ pub struct Plan {
     pub fail_fast: bool,
     pub copies: bool,
     pub seed: u64,
-    /// Rates of the GPU, if there is one.
+    /// Rates of the GPU, if it is to be used.
     pub rates: Option<Rates>,
     pub max_clock_mhz: Option<f64>,
     /// Compute capability of the GPU, if it is to be used.

@@ -14,6 +14,7 @@ pub struct Machine {
     pub cpu: String,
     pub cores: usize,
     pub kernel: String,
+    /// And what follows: of the GPU, where it is used.
     pub gpu: Option<String>,
     pub sms: Option<usize>,
     pub l2_mib: Option<usize>,

@@ -27,6 +27,8 @@ pub fn device(asked: Option<Device>, gpu: Option<&Gpu>) -> Result<Device, Failur
 
 /// The plan that the options ask for.
 pub fn plan(calls: &Calls, args: &Grading, device: Device, gpu: Option<&Gpu>) -> Plan {
+    // A GPU that is there and not used says nothing about the times of a processor.
+    let gpu = gpu.filter(|_| device == Device::Cuda);
     // The challenge's own suite is for a look between two changes: it takes less than five seconds.
     let glance = device == Device::Cuda && args.suite == Suite::Official;
     let weights = args.weights.unwrap_or(if glance { Weights::Fresh } else { Weights::Both });
@@ -61,7 +63,7 @@ pub fn plan(calls: &Calls, args: &Grading, device: Device, gpu: Option<&Gpu>) ->
         seed: calls.seed.unwrap_or_else(rng::secret),
         rates: gpu.map(Rates::of),
         max_clock_mhz: gpu.map(|g| g.max_clock_mhz),
-        capability: gpu.filter(|_| device == Device::Cuda).map(|g| g.capability),
+        capability: gpu.map(|g| g.capability),
     }
 }
 
@@ -146,3 +148,31 @@ const RECORD: Budget = Budget {
 
 /// Samples for architectures below the GPU's own.
 const RECORD_LOWER: Budget = Budget { min_samples: 12, max_time: Duration::from_millis(250), ..RECORD };
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    #[test]
+    fn a_gpu_that_is_not_used_is_no_part_of_the_plan() {
+        let gpu = Gpu {
+            name: "G".into(),
+            sms: 132,
+            l2_bytes: 50 << 20,
+            capability: (9, 0),
+            driver: 13_000,
+            max_clock_mhz: 1980.0,
+            bandwidth: 4e12,
+            memory: (1 << 36, 1 << 37),
+        };
+        let run = Cli::parse_from(["harness"]).run;
+        let known = |device| {
+            let plan = plan(&run.calls, &run.grading, device, Some(&gpu));
+            [plan.rates.is_some(), plan.max_clock_mhz.is_some(), plan.capability.is_some()]
+        };
+        assert_eq!([known(Device::Cpu), known(Device::Cuda)], [[false; 3], [true; 3]]);
+    }
+}

@@ -23,10 +23,10 @@ pub fn run(args: &Run) -> Result<Reason, Failure> {
     let gpu = Machine::gpu(args.calls.device)?;
     let device = plans::device(args.calls.device, gpu.as_ref())?;
     let plan = plans::plan(&args.calls, &args.grading, device, gpu.as_ref());
-    let machine = Machine::here(gpu.as_ref());
+    let machine = Machine::here(gpu.as_ref().filter(|_| device == Device::Cuda));
     let mut ui = Ui::new(args.quiet);
     let idle = plans::without_effect(&args.calls, &args.grading, device);
-    for line in terminal::header(&machine, device).into_iter().chain(idle) {
+    for line in terminal::header(&machine, gpu.is_some()).into_iter().chain(idle) {
         ui.line(&line);
     }
     // What cannot be read or written is known before anything is measured.

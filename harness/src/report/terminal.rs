@@ -3,13 +3,12 @@
 use super::{Candidate, Speed};
 use crate::contract::{Errors, Precision};
 use crate::machine::Machine;
-use crate::protocol::Device;
 
-/// The first lines: what is graded, where.
-pub fn header(machine: &Machine, device: Device) -> Vec<String> {
+/// The first lines: what is graded, where, and whether there is a GPU that it could be.
+pub fn header(machine: &Machine, gpu_here: bool) -> Vec<String> {
     let mut lines = Vec::new();
-    match (&machine.gpu, device) {
-        (Some(gpu), Device::Cuda) => {
+    match &machine.gpu {
+        Some(gpu) => {
             let get = |v: &Option<usize>| v.unwrap_or(0);
             lines.push(format!(
                 "GPU      {gpu}, {} SMs, {} MiB L2, up to {:.0} MHz, compute {}",
@@ -20,8 +19,10 @@ pub fn header(machine: &Machine, device: Device) -> Vec<String> {
             ));
             lines.push(format!("driver   {}", machine.driver.as_deref().unwrap_or("?")));
         }
-        (None, _) => lines.push("No NVIDIA GPU on this machine: the CPU backend is graded, on host pointers.".into()),
-        (Some(_), Device::Cpu) => lines.push("The CPU backend is graded, on host pointers, as asked.".into()),
+        None if !gpu_here => {
+            lines.push("No NVIDIA GPU on this machine: the CPU backend is graded, on host pointers.".into())
+        }
+        None => lines.push("The CPU backend is graded, on host pointers, as asked.".into()),
     }
     lines.push(format!("CPU      {}, {} cores, Linux {}", machine.cpu, machine.cores, machine.kernel));
     lines.push(format!("harness  {}", env!("CARGO_PKG_VERSION")));

@@ -5,7 +5,7 @@ use super::Samples;
 use crate::content::Content;
 use crate::floor;
 use crate::grade::{Grade, judge};
-use crate::protocol::{Api, Device};
+use crate::protocol::Api;
 use crate::reason::{Failure, Reason};
 use crate::rig::{Done, Manner, Rig};
 use crate::stats::{self, median, quantile, sorted};
@@ -173,9 +173,9 @@ pub fn agree(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize) -> Result<(), Fai
 /// No time beats the machine.
 fn possible(grade: &Grade<'_>, seq: usize) -> Result<(), Failure> {
     let api = if grade.report.api == "prepared" { Api::Prepared } else { Api::Solve };
-    let limit = match (&grade.plan.rates, grade.plan.device) {
-        (Some(rates), Device::Cuda) => rates.impossible_us(seq, api),
-        _ => floor::impossible_on_cpu_us(seq, std::thread::available_parallelism().map_or(1, usize::from)),
+    let limit = match &grade.plan.rates {
+        Some(rates) => rates.impossible_us(seq, api),
+        None => floor::impossible_on_cpu_us(seq, std::thread::available_parallelism().map_or(1, usize::from)),
     };
     for s in grade.report.speed.iter().filter(|s| s.seq == seq) {
         if s.summary.median < limit {

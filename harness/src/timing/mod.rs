@@ -95,7 +95,7 @@ impl Grade<'_> {
     fn record(&mut self, seq: usize, kind: Kind, samples: Samples) {
         let summary = Summary::of(&samples.us);
         let share = |rates: &Rates| rates.floor_us(seq) / summary.median;
-        let of_floor = self.plan.rates.as_ref().filter(|_| self.plan.device == Device::Cuda).map(share);
+        let of_floor = self.plan.rates.as_ref().map(share);
         self.report.speed.push(Speed {
             seq,
             cache: kind.cache.into(),
