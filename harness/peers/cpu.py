@@ -52,8 +52,9 @@ def main():
             flush=True,
         )
     if args.json:
-        with open(args.json, "w") as file:
+        with open(f"{args.json}.part", "w") as file:
             json.dump({"numpy": numpy.__version__, "cpus": args.threads or os.cpu_count(), "rows": rows}, file, indent=1)
+        os.replace(f"{args.json}.part", args.json)
 
 
 def compare(numpy, solve, seq, rounds, clock):

@@ -190,7 +190,7 @@ pub struct Readme {
     pub record: PathBuf,
     /// The README
     pub readme: PathBuf,
-    /// Change nothing, fail if something would change
+    /// Change nothing, exit with 21 if something would change
     #[arg(long)]
     pub check: bool,
 }

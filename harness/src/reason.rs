@@ -48,7 +48,12 @@ pub const TABLE: [(Reason, u8, &str, &str); 17] = [
     ),
     (Reason::Timeout, 19, "timeout", "a call did not return"),
     (Reason::CudaError, 20, "cuda-error", "the CUDA driver reported an error"),
-    (Reason::Regression, 21, "regression", "slower than the baseline by more than was allowed"),
+    (
+        Reason::Regression,
+        21,
+        "regression",
+        "slower than the baseline by more than was allowed, or a README that does not show its record",
+    ),
     (Reason::TooNoisy, 22, "too-noisy", "the machine is too unsteady for a number"),
     (Reason::Environment, 23, "environment", "no GPU where one was asked for, its memory is taken, or no build"),
 ];
