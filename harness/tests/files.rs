@@ -25,7 +25,7 @@ fn what_cannot_be_written_is_told_before_anything_is_measured() {
         assert!(!said.contains("correctness"), "{option} was tried too late:\n{said}");
     }
     assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), 1, "something was left");
-    let (code, said) = run(&honest, &["--record", "--record-to", &below]);
+    let (code, said) = graded(&[&honest, "--device", "cpu", "--record", "--record-to", &below]);
     assert!(code == 2 && said.contains("cannot be written") && !said.contains("correctness"), "{code}:\n{said}");
 }
 
