@@ -53,11 +53,11 @@ fn a_pip_of_22_0_installs_the_compiler() {
     let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     std::fs::create_dir_all(root.join("harness")).expect("a folder for the test");
     std::fs::copy(tree.join("harness/toolkit"), root.join("harness/toolkit")).expect("a file of the tree");
-    let nvcc = root.join("installed");
+    let nvcc = root.join("installed/nvcc");
     script(&nvcc, "echo 'Build cuda_13.0'");
     let pip = format!(
         "case \"$*\" in *'pip --version') exit 0;; *--root-user-action*) echo 'no such option' >&2; exit 2;; esac\n\
-         bin=target/toolkit/nvidia/cu13/bin; mkdir -p $bin && cp '{}' $bin/nvcc && echo \"root: $PIP_ROOT_USER_ACTION\"",
+         bin=target/toolkit/nvidia/cu13/bin; mkdir -p $bin && cp '{}' $bin && echo \"root: $PIP_ROOT_USER_ACTION\"",
         nvcc.display()
     );
     script(&root.join("bin/python3"), &pip);

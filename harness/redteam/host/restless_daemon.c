@@ -1,5 +1,5 @@
-/* Cheat: right, but a daemon, which is no descendant of the candidate's process any more, reads the weights of the first
- * call over and over. It ends by itself after a minute. */
+/* Cheat: right, but a daemon, which is no descendant of the candidate's process any more, reads the weights of the
+ * first call over and over. It ends by itself after a minute. */
 #include <sys/wait.h>
 
 #include "candidate.h"

@@ -119,8 +119,9 @@ mod tests {
         }]);
         let candidate = |(name, api, precision): &(&str, &str, &str)| {
             serde_json::json!({
-                "name": name, "path": "", "sha256": "", "device": device, "api": api, "arch": "sm80", "precision": precision,
-                "crossing": "", "loaded": {"version": null, "build_id": null, "prepared": false, "load_ms": 0.0},
+                "name": name, "path": "", "sha256": "", "device": device, "api": api, "arch": "sm80",
+                "precision": precision, "crossing": "",
+                "loaded": {"version": null, "build_id": null, "prepared": false, "load_ms": 0.0},
                 "first_call_ms": null, "verdict": {"reason": "pass", "exit_code": 0, "message": "", "reproduce": null},
                 "accuracy": [], "precision_class": null, "repeatable": null, "traps": [], "speed": speed, "notes": [],
                 "said": ""
