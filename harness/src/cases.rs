@@ -92,7 +92,7 @@ const fn of_twist(twist: Twist) -> Flavour {
 }
 
 /// The hard suite: each with a short and a long length, and others between them where that is not enough.
-const CONTRACT: [(&str, &str, &[usize], Flavour); 24] = [
+const CONTRACT: [(&str, &str, &[usize], Flavour); 25] = [
     ("bias-.02", "biases N(0, 0.02)", &[7, 1024], Flavour { bias: 0.02, ..CHALLENGE }),
     ("bias-1", "biases N(0, 1)", &[1, 600], Flavour { bias: 1.0, ..CHALLENGE }),
     ("x-zero", "x = 0", &[1, 1024], of_x(X::Zero)),
@@ -122,6 +122,12 @@ const CONTRACT: [(&str, &str, &[usize], Flavour); 24] = [
         "gamma1 around 1e-6, weights of v and `W_attn` N(0, 10) and N(0, 100)",
         &[1, 600],
         of_twist(Twist::QuietNorm),
+    ),
+    (
+        "moved-rows",
+        "all of `W_attn` 0.02, v moved by 0.1, x within 0.1",
+        &[65, 600],
+        Flavour { x: X::Scaled(0.1), ..of_twist(Twist::MovedRows) },
     ),
 ];
 

@@ -70,6 +70,8 @@ pub enum Twist {
     Pruned,
     /// LN1's result so small that fp16 loses most of its bits, and what comes of it as large as ever.
     QuietNorm,
+    /// Attention moves all of a row by the same, and farther than x spreads: LN2 takes it away again.
+    MovedRows,
 }
 
 /// Takes values beyond what fp16 holds.
@@ -155,6 +157,10 @@ pub fn weights(flavour: Flavour, stream: Stream) -> Vec<f32> {
             BETA1.of_mut(&mut w).fill(0.0);
             scale_v(&mut w, 500.0);
             W_ATTN.of_mut(&mut w).iter_mut().for_each(|v| *v *= 5000.0);
+        }
+        Twist::MovedRows => {
+            W_ATTN.of_mut(&mut w).fill(0.02);
+            B_QKV.of_mut(&mut w)[2 * D..].fill(0.1);
         }
     }
     w
