@@ -10,10 +10,11 @@ On a busy one, `--threads 1` compares processor time instead of wall time.
 
 import argparse
 import ctypes
-import json
 import os
 import statistics
 import time
+
+from files import write_json
 
 D, HEADS, HEAD_DIM, QKV, FFN = 768, 12, 64, 2304, 3072
 LAYERS = {"qkv": (D, QKV), "attn_proj": (D, D), "fc": (D, FFN), "proj": (FFN, D)}
@@ -52,9 +53,7 @@ def main():
             flush=True,
         )
     if args.json:
-        with open(f"{args.json}.part", "w") as file:
-            json.dump({"numpy": numpy.__version__, "cpus": args.threads or os.cpu_count(), "rows": rows}, file, indent=1)
-        os.replace(f"{args.json}.part", args.json)
+        write_json(args.json, {"numpy": numpy.__version__, "cpus": args.threads or os.cpu_count(), "rows": rows})
 
 
 def compare(numpy, solve, seq, rounds, clock):

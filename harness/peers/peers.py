@@ -10,14 +10,13 @@ the challenge's tolerance (1e-3 + 1e-3 |reference|, here against float64).
 """
 
 import argparse
-import json
-import os
 import sys
 
 import torch
 
 from block import accuracy, block, make_inputs, prepared, reference, unpack
 from clock import Contestant, Graph, contest, flusher
+from files import write_json
 from library import Library
 from remote import Remotes
 
@@ -45,9 +44,7 @@ def main():
                 "rows": rows,
                 "summary": summaries,
             }
-            with open(f"{args.json}.part", "w") as file:
-                json.dump(report, file, indent=1)
-            os.replace(f"{args.json}.part", args.json)
+            write_json(args.json, report)
     print_summary(summaries)
 
 

@@ -195,7 +195,7 @@ pub struct Readme {
     pub check: bool,
 }
 
-#[derive(Args, Clone, Default)]
+#[derive(Args, Clone)]
 pub struct Names {
     /// Names to grade, all without any
     pub names: Vec<String>,

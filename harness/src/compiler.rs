@@ -7,7 +7,7 @@ use crate::gpu::Gpu;
 use crate::reason::{Failure, Reason};
 use crate::tree;
 
-/// The oldest release whose code is as fast, as build.rs has it.
+/// The oldest release whose code is as fast as that of the one which the library is tuned with, as build.rs has it.
 const OLDEST: (u32, u32) = (12, 9);
 
 /// Where an nvcc is that is new enough: as the build looks for it, and last where `harness/toolkit` installs it.

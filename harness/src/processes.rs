@@ -13,7 +13,7 @@ pub const ROUNDING: Duration = Duration::from_millis(2000 / TICKS_A_SECOND as u6
 /// What is told of a process.
 struct Stat {
     parent: pid_t,
-    /// Time of the children that it has waited for, in ticks.
+    /// Time of the children that it has waited for, in ticks: of user and of system time, each rounded down.
     waited: u64,
 }
 
@@ -52,7 +52,6 @@ impl Processes {
     }
 }
 
-/// Of user and of system time, each rounded down to a tick.
 fn stat(pid: pid_t) -> Option<Stat> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, in parentheses, may hold anything; the state follows it.

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::plain::plain;
 use crate::reason::{Failure, Reason};
 use crate::rng;
 
 /// Writes `value` to `path` by way of a file beside it.
 pub fn write(path: &Path, value: &impl Serialize) -> Result<(), Failure> {
-    write_text(path, &text(value)?)
+    write_text(path, &plain(&text(value)?))
 }
 
 /// What is in such a file.
