@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::cases::{Case, Suite};
 use crate::check;
 use crate::content::{Base, Content};
-use crate::contract::{Beside, Errors, Limits};
+use crate::contract::{Beside, Errors, Limits, Precision};
 use crate::dims::D;
 use crate::inputs::{self, BIASED, CHALLENGE, Flavour};
 use crate::oracle::{self, Operands, Rounding};
@@ -37,7 +37,9 @@ pub struct Bank {
     cases: HashMap<String, Arc<Content>>,
     beside: HashMap<String, Beside>,
     exact: HashMap<String, f64>,
-    bases: HashMap<usize, Arc<Vec<Base>>>,
+    bases: HashMap<(usize, Option<Precision>), Arc<Vec<Base>>>,
+    /// What is asked of the candidate, and held to in all contents that are made from now on.
+    pub precision: Option<Precision>,
     drawn: u64,
 }
 
@@ -52,6 +54,7 @@ impl Bank {
             beside: HashMap::new(),
             exact: HashMap::new(),
             bases: HashMap::new(),
+            precision: None,
             drawn: 0,
         }
     }
@@ -166,20 +169,34 @@ impl Bank {
 
     /// Bases of a length, for contents that have never been seen.
     pub fn bases(&mut self, seq: usize) -> Arc<Vec<Base>> {
-        if let Some(bases) = self.bases.get(&seq) {
+        if let Some(bases) = self.bases.get(&(seq, self.precision)) {
             return bases.clone();
         }
+        let limits = self.limits();
+        let drawn = self.bases.iter().find(|((of, _), _)| *of == seq).map(|(_, bases)| bases.clone());
+        let bases = match drawn {
+            Some(bases) => bases.iter().cloned().map(|base| base.under(limits)).collect::<Vec<_>>(),
+            None => self.draw(seq).into_iter().map(|base| base.under(limits)).collect(),
+        };
+        let bases = Arc::new(bases);
+        self.bases.insert((seq, self.precision), bases.clone());
+        bases
+    }
+
+    fn draw(&self, seq: usize) -> Vec<Base> {
         let rows = Self::rows(self.stream, seq);
         let stream = self.stream.child(5).child(seq as u64);
-        let slack = GENERATED * self.biased_error();
         let base = |k: u64| {
             let weights = Arc::new(inputs::weights(TIMED, stream.child(2 * k)));
             let x = inputs::tokens(TIMED, seq, stream.child(2 * k + 1));
-            Base::new(x, weights, rows.clone()).with_slack(slack)
+            Base::new(x, weights, rows.clone())
         };
-        let bases = Arc::new((0..BASES as u64).map(base).collect::<Vec<_>>());
-        self.bases.insert(seq, bases.clone());
-        bases
+        (0..BASES as u64).map(base).collect()
+    }
+
+    /// On contents of the timed flavour.
+    fn limits(&mut self) -> Limits {
+        Limits::of_usual(self.precision, GENERATED * self.biased_error())
     }
 
     /// Content number `k` that nothing else is made from, but for weights that are given.
@@ -189,7 +206,7 @@ impl Bank {
         let weights = weights.unwrap_or_else(|| Arc::new(inputs::weights(TIMED, stream.child(0))));
         let rows: Vec<usize> = Self::rows(self.stream, seq).into_iter().take(ANEW_ROWS).collect();
         let content = Content::new(inputs::tokens(TIMED, seq, stream.child(1)), weights, rows);
-        Content { limits: Limits::tolerance(GENERATED * self.biased_error()), ..content }
+        Content { limits: self.limits(), ..content }
     }
 
     /// The relative L2 errors of `output - x` that number formats give on short challenge data.
@@ -217,6 +234,34 @@ impl Bank {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn timed_contents_are_held_to_the_precision_that_is_asked_for() {
+        let mut bank = Bank::new(1);
+        let mut judged = |precision: Option<Precision>, error: f64| {
+            bank.precision = precision;
+            let contents = [bank.bases(3)[1].fresh(Stream::new(1, 1)), bank.anew(3, 0, None)];
+            let verdicts = contents.map(|content| {
+                // Both signs, so that the relative error is as large as each one.
+                let off = |(i, v): (usize, &f64)| (v + if i % 2 == 0 { error } else { -error }) as f32;
+                let got: Vec<f32> = content.expected.iter().enumerate().map(off).collect();
+                let x: Vec<f32> = content.rows.iter().flat_map(|&row| content.x[row * D..][..D].to_vec()).collect();
+                let rows: Vec<usize> = (0..content.rows.len()).collect();
+                content.judge(&check::compare(&got, &content.expected, &x, &rows, content.limits.slack)).is_ok()
+            });
+            assert_eq!(verdicts[0], verdicts[1], "{precision:?}, {error}");
+            verdicts[0]
+        };
+        use Precision::{Auto, Exact, Fast};
+        // What TF32 makes is beyond exact, and what is beyond the tolerance is beyond auto.
+        for (error, right) in
+            [(1e-7, [true; 4]), (3e-4, [true, true, true, false]), (1.2e-3, [true, true, false, false])]
+        {
+            for (precision, right) in [None, Some(Fast), Some(Auto), Some(Exact)].into_iter().zip(right) {
+                assert_eq!(judged(precision, error), right, "{precision:?}, {error}");
+            }
+        }
+    }
 
     #[test]
     fn the_hard_suite_is_the_same_under_every_seed() {

@@ -12,9 +12,12 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use crate::check::Accuracy;
 use crate::contract::Limits;
 use crate::dims::{B_ATTN, B_PROJ, BETA1, BETA2, D, FFN, GAMMA1, GAMMA2, Param, W_ATTN, W_FC, W_PROJ, W_QKV};
+use crate::grade::judge;
 use crate::oracle::{self, Expected, Rounding};
+use crate::reason::Failure;
 use crate::rng::Stream;
 
 /// Elements of W_proj (and of b_proj) changed in a fresh content.
@@ -38,6 +41,7 @@ pub struct Content {
 }
 
 /// A content with its hidden activations, from which fresh contents are made.
+#[derive(Clone)]
 pub struct Base {
     content: Content,
     hidden: Vec<f64>,
@@ -47,6 +51,11 @@ impl Content {
     /// The content of these inputs, its answer by the oracle.
     pub fn new(x: Vec<f32>, weights: Arc<Vec<f32>>, rows: Vec<usize>) -> Self {
         Base::new(x, weights, rows).content
+    }
+
+    /// Is this accuracy good enough?
+    pub fn judge(&self, accuracy: &Accuracy) -> Result<(), Failure> {
+        judge(accuracy).and_then(|()| self.limits.judge(accuracy))
     }
 
     /// A content like this one with other inputs.
@@ -65,9 +74,9 @@ impl Base {
         }
     }
 
-    /// The same base with so much slack, which everything made from it has too.
-    pub fn with_slack(mut self, slack: f64) -> Self {
-        self.content.limits = Limits::tolerance(slack);
+    /// The same base under these limits, which everything made from it is under too.
+    pub fn under(mut self, limits: Limits) -> Self {
+        self.content.limits = limits;
         self
     }
 

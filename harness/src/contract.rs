@@ -119,6 +119,15 @@ impl Limits {
         }
     }
 
+    /// The limits on contents that traps and times are made of, which are usual ones: so much slack, unless a precision is asked for that has none.
+    pub fn of_usual(precision: Option<Precision>, slack: f64) -> Self {
+        match precision {
+            None | Some(Precision::Fast) => Self::tolerance(slack),
+            Some(Precision::Exact) => Self { rel_l2_delta: EXACT_L2, ..Self::tolerance(slack) },
+            Some(Precision::Auto) => Self::tolerance(0.0),
+        }
+    }
+
     /// What is promised beyond the limit of every element, which `check::compare` has looked at.
     pub fn judge(&self, a: &Accuracy) -> Result<(), Failure> {
         let wrong = |message| Err(Failure::new(Reason::WrongAnswer, message));

@@ -115,6 +115,7 @@ pub struct Grade<'a> {
 pub fn grade(lib: &Path, name: &str, plan: &Plan, bank: &mut Bank, ui: &mut Ui) -> Candidate {
     let report = blank(lib, name, plan);
     let stream = Stream::new(plan.seed, 2);
+    bank.precision = plan.precision;
     let mut grade = Grade { plan, bank, ui, report, stream, lib: lib.to_path_buf() };
     let outcome = grade.run();
     let mut report = grade.report;
@@ -255,7 +256,7 @@ impl Grade<'_> {
     pub fn checked(&mut self, rig: &mut Rig, content: &Content, manner: &Manner) -> Result<Done, Wrong> {
         let done = rig.call(content, manner).map_err(Wrong::without_numbers)?;
         self.report.first_call_ms.get_or_insert(done.called.wall_us / 1e3);
-        match judge(&done.accuracy).and_then(|()| content.limits.judge(&done.accuracy)) {
+        match content.judge(&done.accuracy) {
             Ok(()) => Ok(done),
             Err(failure) => Err(Wrong { failure: self.diagnose(content, failure), accuracy: done.accuracy }),
         }
@@ -265,7 +266,7 @@ impl Grade<'_> {
     pub fn diagnose(&self, content: &Content, failure: Failure) -> Failure {
         let Ok(mut rig) = Rig::start(&self.lib, &self.plan.setup(), self.stream.child(99)) else { return failure };
         let Ok(done) = rig.call(content, &Manner::CAREFUL) else { return failure };
-        if judge(&done.accuracy).and_then(|()| content.limits.judge(&done.accuracy)).is_err() {
+        if content.judge(&done.accuracy).is_err() {
             return failure;
         }
         let message = format!(

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::{Kind, Samples, clocks, looks, trades};
 use crate::content::Content;
-use crate::grade::{Grade, judge};
+use crate::grade::Grade;
 use crate::reason::Failure;
 use crate::rig::{Changes, Done, Manner, Rig};
 use crate::rng::Stream;
@@ -66,7 +66,7 @@ pub fn warm(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize, cold_start: bool) 
     let content = grade.bank.bases(seq)[0].fresh_tokens(grade.stream.child(70));
     let until = Instant::now() + if cold_start { grade.plan.warm } else { Duration::from_millis(150) };
     while Instant::now() < until {
-        judge(&rig.call(&content, &Shape { calls: 64, spin_us: 100 }.manner())?.accuracy)?;
+        content.judge(&rig.call(&content, &Shape { calls: 64, spin_us: 100 }.manner())?.accuracy)?;
     }
     Ok(())
 }
@@ -117,7 +117,7 @@ fn runs(
         let run = |done: &Done| clocks::Run::of(done, process, shape.calls, f64::from(shape.spin_us), overhead);
         if (which as usize) < wanted {
             let done = rig.call(&content, &shape.manner())?;
-            judge(&done.accuracy).map_err(|f| grade.diagnose(&content, f).during("after a run of calls"))?;
+            content.judge(&done.accuracy).map_err(|f| grade.diagnose(&content, f).during("after a run of calls"))?;
             timed.push(run(&done));
             samples.us.push(timed[timed.len() - 1].per_call());
             samples.clocks.push(done.called.clock_mhz);
@@ -142,7 +142,7 @@ fn look_into(
 ) -> Result<(Done, Changes), Failure> {
     let changes = looks::draw(content, calls, grade.plan.api, stream);
     let done = rig.call_changing(content, manner, &changes).map_err(looks::left_out)?;
-    judge(&done.accuracy).map_err(|f| grade.diagnose(content, f).during("after a run of calls"))?;
+    content.judge(&done.accuracy).map_err(|f| grade.diagnose(content, f).during("after a run of calls"))?;
     looks::judge(content, &changes, &done)?;
     Ok((done, changes))
 }
@@ -159,7 +159,7 @@ fn one_by_one(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize) -> Result<(), Fa
         let manner = Manner { wait_each: true, ..shape.manner() };
         if (which as usize) < timed {
             let done = rig.call(&content, &manner)?;
-            judge(&done.accuracy).map_err(|f| grade.diagnose(&content, f).during("after a run of calls"))?;
+            content.judge(&done.accuracy).map_err(|f| grade.diagnose(&content, f).during("after a run of calls"))?;
             samples.us.push(done.called.wall_us / shape.calls as f64);
             samples.clocks.push(None);
         } else {

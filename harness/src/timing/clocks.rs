@@ -4,7 +4,7 @@
 use super::Samples;
 use crate::content::Content;
 use crate::floor;
-use crate::grade::{Grade, judge};
+use crate::grade::Grade;
 use crate::protocol::Api;
 use crate::reason::{Failure, Reason};
 use crate::rig::{Done, Manner, Rig};
@@ -198,7 +198,7 @@ fn audit(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize, wall: f64) -> Result<
     for _ in 0..3 {
         let single = single_us(grade, rig, seq)?;
         let done = rig.call(&content, &manner)?;
-        judge(&done.accuracy).map_err(|f| grade.diagnose(&content, f).during("audit batch"))?;
+        content.judge(&done.accuracy).map_err(|f| grade.diagnose(&content, f).during("audit batch"))?;
         let ours = done.wall.as_secs_f64() * 1e6 - overhead_us(rig, &content)?;
         let claimed = done.called.wall_us;
         let (ours_each, claimed_each) = (ours / calls as f64, claimed / calls as f64);

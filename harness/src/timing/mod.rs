@@ -11,7 +11,7 @@ mod trades;
 
 use crate::content::Content;
 use crate::floor::{self, Rates};
-use crate::grade::{Grade, Plan, judge};
+use crate::grade::{Grade, Plan};
 use crate::protocol::{Api, Device};
 use crate::reason::Failure;
 use crate::report::Speed;
@@ -86,7 +86,7 @@ pub fn run(rig: &mut Rig, content: &Content, shape: Shape, api: Api, stream: Str
     } else {
         done = rig.call(content, &manner)?;
     }
-    judge(&done.accuracy)?;
+    content.judge(&done.accuracy)?;
     Ok(done.called.device_us.filter(|_| !looked).map(|us| us / manner.repeat as f64))
 }
 

@@ -2,7 +2,7 @@
 //! 2 % of a short call (H200), which no number of runs averages out.
 
 use crate::gpu;
-use crate::grade::{Grade, judge};
+use crate::grade::Grade;
 use crate::reason::{Failure, Reason};
 use crate::rig::{Manner, Rig};
 
@@ -31,7 +31,7 @@ pub fn others(grade: &mut Grade<'_>) -> Result<Vec<Rig>, Failure> {
     for (k, rig) in rigs.iter_mut().enumerate() {
         let content = grade.bank.bases(seq)[0].fresh_tokens(stream.child(k as u64));
         rig.call(&content, &Manner::CAREFUL)
-            .and_then(|done| judge(&done.accuracy))
+            .and_then(|done| content.judge(&done.accuracy))
             .map_err(|f| f.during("another process"))?;
     }
     Ok(rigs)

@@ -3,7 +3,7 @@
 
 use super::Shape;
 use crate::content::Content;
-use crate::grade::{Grade, judge};
+use crate::grade::Grade;
 use crate::reason::{Failure, Reason};
 use crate::rig::{Changes, Manner, Rig};
 use crate::rng::Stream;
@@ -42,7 +42,7 @@ pub fn same_time(
             let manner = Manner { wait_each, ..shape.manner() };
             let changes = trades(&content, manner.repeat, trading == 1, s.child(2));
             let done = rig.call_changing(&content, &manner, &changes)?;
-            judge(&done.accuracy).map_err(|f| grade.diagnose(&content, f).during("after a run of calls"))?;
+            content.judge(&done.accuracy).map_err(|f| grade.diagnose(&content, f).during("after a run of calls"))?;
             let us = if wait_each { done.called.wall_us } else { done.called.device_us.unwrap_or(f64::NAN) };
             times[trading].push(us / manner.repeat as f64);
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::{Comparison, FEWEST, Tally};
 use crate::bank::Bank;
 use crate::content::Base;
-use crate::grade::{Plan, judge};
+use crate::grade::Plan;
 use crate::protocol::{Api, Device};
 use crate::reason::Failure;
 use crate::rig::{Manner, Rig};
@@ -103,7 +103,7 @@ impl<'a, 'b> Contest<'a, 'b> {
         let mut shapes = Vec::new();
         for rig in rigs.iter_mut() {
             let content = bases[0].fresh_tokens(stream.child(1));
-            judge(&rig.call(&content, &Manner::CAREFUL)?.accuracy)?;
+            content.judge(&rig.call(&content, &Manner::CAREFUL)?.accuracy)?;
             let run = plan.device == Device::Cuda;
             shapes.push(run.then(|| timing::shape(rig, &content).map(Shape::halved)).transpose()?);
         }
@@ -138,7 +138,7 @@ impl<'a, 'b> Contest<'a, 'b> {
                 Some(shape) => timing::run(self.rigs[k], &content, shape, api, s.child(2))?,
                 None => {
                     let done = self.rigs[k].call(&content, &Manner::CAREFUL)?;
-                    judge(&done.accuracy)?;
+                    content.judge(&done.accuracy)?;
                     Some(done.called.wall_us)
                 }
             };
