@@ -23,7 +23,8 @@ const ANEW: u64 = 2;
 const SPINS: (u32, u32) = (50, 2000);
 /// Usual calls in less than this share of the time of new ones skip work.
 const SKIPPED: f64 = 0.8;
-/// The same on a GPU, where 0.76 was seen of a library that skips nothing (H200, 64 tokens) and runs of calls tell more (`trades`).
+/// The same on a GPU, where runs of calls tell more (`trades`): 0.76 was seen of a library that skips nothing (H200, 64 tokens), though while contents were
+/// still drawn between the calls.
 const SKIPPED_ON_GPU: f64 = 0.4;
 /// Rounds that must all look odd before anything is said.
 const ROUNDS: u64 = 4;
