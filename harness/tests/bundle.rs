@@ -5,13 +5,12 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{folder, script};
+use common::{folder, program, script};
 
 #[test]
 fn gpu_tests_that_break_off_have_failed() {
     let root = folder("bundle");
-    let run_all = Path::new(env!("CARGO_MANIFEST_DIR")).join("run-all");
-    std::fs::copy(run_all, root.join("run-all")).expect("a file of the tree");
+    program(&Path::new(env!("CARGO_MANIFEST_DIR")).join("run-all"), &root.join("run-all"));
     for driver in ["c/linked", "c/loaded"] {
         script(&root.join(driver), "");
     }

@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{folder, script, skipped};
+use common::{folder, program, script, skipped};
 
 #[test]
 fn a_compiler_is_installed_where_there_is_none_new_enough_and_no_build_is_an_unfit_environment() {
@@ -15,10 +15,8 @@ fn a_compiler_is_installed_where_there_is_none_new_enough_and_no_build_is_an_unf
     }
     let root = folder("setup");
     let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    std::fs::create_dir_all(root.join("harness")).expect("a folder for the test");
-    for name in ["build.rs", "harness/run"] {
-        std::fs::copy(tree.join(name), root.join(name)).expect("a file of the tree");
-    }
+    std::fs::copy(tree.join("build.rs"), root.join("build.rs")).expect("a file of the tree");
+    program(&tree.join("harness/run"), &root.join("harness/run"));
     script(&root.join("harness/toolkit"), "echo toolkit; exit $TOOLKIT");
     script(&root.join("bin/cargo"), "echo cargo; exit $CARGO");
     script(&root.join("target/release/harness"), "echo grader; exit 12");
@@ -51,8 +49,7 @@ fn a_compiler_is_installed_where_there_is_none_new_enough_and_no_build_is_an_unf
 fn a_pip_of_22_0_installs_the_compiler() {
     let root = folder("old pip");
     let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    std::fs::create_dir_all(root.join("harness")).expect("a folder for the test");
-    std::fs::copy(tree.join("harness/toolkit"), root.join("harness/toolkit")).expect("a file of the tree");
+    program(&tree.join("harness/toolkit"), &root.join("harness/toolkit"));
     let nvcc = root.join("installed/nvcc");
     script(&nvcc, "echo 'Build cuda_13.0'");
     let pip = format!(

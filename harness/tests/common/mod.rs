@@ -3,9 +3,8 @@
 #![allow(dead_code, reason = "each test uses its part")]
 
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// A folder of this test's own, empty.
 pub fn folder(name: &str) -> PathBuf {
@@ -59,7 +58,23 @@ pub fn compiled(name: &str, source: &str, folder: &Path) -> String {
 
 /// A program that is a line or two of shell.
 pub fn script(path: &Path, text: &str) {
-    std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder for the test");
-    std::fs::write(path, format!("#!/bin/sh\n{text}\n")).expect("a file for the test");
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("a program for the test");
+    let mut writer =
+        installer(Path::new("/dev/stdin"), path).stdin(Stdio::piped()).spawn().expect("install, of coreutils");
+    let mut stdin = writer.stdin.take().expect("a pipe");
+    write!(stdin, "#!/bin/sh\n{text}\n").expect("a program for the test");
+    drop(stdin);
+    assert!(writer.wait().expect("install ends").success(), "{}", path.display());
+}
+
+/// A program of the tree, copied.
+pub fn program(of_tree: &Path, path: &Path) {
+    assert!(installer(of_tree, path).status().expect("install, of coreutils").success(), "{}", path.display());
+}
+
+/// Programs are written by another process: were they open for writing here, what another test's thread forks meanwhile would hold them open until it
+/// execs, and a file that is open for writing does not run ("Text file busy").
+fn installer(from: &Path, to: &Path) -> Command {
+    let mut install = Command::new("install");
+    install.args(["-D", "-m", "755"]).arg(from).arg(to);
+    install
 }
