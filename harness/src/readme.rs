@@ -90,7 +90,7 @@ fn table(record: &Record) -> String {
     let tests = record.gpu_tests.map_or("not run".into(), |t| format!("{} passed, {} failed", t.passed, t.failed));
     let _ = writeln!(
         out,
-        "\nMedians of {day}, driver {}, build `{}`. Largest error over the challenge's tolerance: {}. GPU tests: {tests}.",
+        "\nMedians of {day}, driver {}, build `{}`.\nLargest error over the challenge's tolerance: {}. GPU tests: {tests}.",
         record.driver,
         record.build_id.get(..12).unwrap_or(&record.build_id),
         margins.join(", ")

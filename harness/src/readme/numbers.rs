@@ -35,7 +35,7 @@ fn short(v: f64) -> String {
     }
 }
 
-/// The table of the GPU's own architecture, and a line on the others.
+/// The table of the GPU's own architecture, and a line for each one on its promises.
 pub fn table(record: &Record) -> String {
     let Some(own) = record.accuracy.first().map(|a| a.arch.as_str()) else { return String::new() };
     let mut out =
@@ -46,7 +46,7 @@ pub fn table(record: &Record) -> String {
     }
     let kept: Vec<String> = kept(record);
     if !kept.is_empty() {
-        let _ = writeln!(out, "\nPromises kept in the record: {}.", kept.join("; "));
+        let _ = writeln!(out, "\nPromises kept in the record's cases:\n\n{}", kept.join("\n"));
     }
     out
 }
@@ -71,7 +71,7 @@ fn row(out: &mut String, record: &Record, arch: &str, name: &str, words: &str) {
     }
 }
 
-/// How many cases each architecture and precision was held to, and on how many it kept its promise.
+/// A line for each architecture: on how many cases each precision kept its promise, and to how many it was held.
 fn kept(record: &Record) -> Vec<String> {
     let mut archs: Vec<&str> = record.accuracy.iter().map(|a| a.arch.as_str()).collect();
     archs.dedup();
@@ -84,15 +84,20 @@ fn kept(record: &Record) -> Vec<String> {
     });
     let mut kept = Vec::new();
     for arch in archs {
+        let mut of_arch = Vec::new();
         let solve = PRECISIONS.map(|precision| (precision, "solve", ""));
-        for (precision, api, words) in [&solve[..1], &[("fast", "prepared", ", prepared handle")], &solve[1..]].concat()
+        for (precision, api, words) in
+            [&solve[..1], &[("fast", "prepared", " with a prepared handle")], &solve[1..]].concat()
         {
             let held = |a: &&Accuracy| a.arch == arch && a.precision == precision && a.api == api && a.fp32.is_some();
             let (all, pass) =
                 record.accuracy.iter().filter(held).fold((0, 0), |n, a| (n.0 + 1, n.1 + usize::from(a.pass)));
             if all > 0 {
-                kept.push(format!("{arch} {precision}{words} {pass} of {all} cases"));
+                of_arch.push(format!("{precision}{words} {pass} of {all}"));
             }
+        }
+        if !of_arch.is_empty() {
+            kept.push(format!("- {arch}: {}", of_arch.join(", ")));
         }
     }
     kept
@@ -141,7 +146,7 @@ mod tests {
         ]));
         assert!(text.contains("| the challenge's | 0.61, 4e-4 | - | - | - | - |"), "{text}");
         assert!(text.contains("times as large | 1.80, 4e-4 | - | 0.002, 4e-4 | 0.20, 1e-6 | 0.002, 1e-6 |"), "{text}");
-        assert!(text.contains("sm90a fast 2 of 2 cases; sm90a exact 1 of 1 cases."), "{text}");
+        assert!(text.contains("\n- sm90a: fast 2 of 2, exact 1 of 1\n"), "{text}");
     }
 
     /// A record from before the hard suite shows what it has.
