@@ -34,8 +34,8 @@ pub struct Bank {
     stream: Stream,
     weights: HashMap<String, Arc<Vec<f32>>>,
     tf32: HashMap<String, f64>,
-    cases: HashMap<String, Arc<Content>>,
-    beside: HashMap<String, Beside>,
+    cases: HashMap<(Suite, String), Arc<Content>>,
+    beside: HashMap<(Suite, String), Beside>,
     exact: HashMap<String, f64>,
     bases: HashMap<(usize, Option<Precision>), Arc<Vec<Base>>>,
     /// What is asked of the candidate, and held to in all contents that are made from now on.
@@ -102,7 +102,9 @@ impl Bank {
 
     /// A case with its answer.
     pub fn case(&mut self, case: &Case) -> Arc<Content> {
-        if let Some(content) = self.cases.get(&case.name) {
+        // The hard suite has inputs of its own in cases that are named as those of others.
+        let key = (case.suite, case.name.clone());
+        if let Some(content) = self.cases.get(&key) {
             return content.clone();
         }
         let root = if case.suite == Suite::Hard { Stream::new(HARD, 1) } else { self.stream };
@@ -119,13 +121,14 @@ impl Bank {
             content.limits = Limits::tolerance(case.slack * self.slack_base(case, &content));
         }
         let content = Arc::new(content);
-        self.cases.insert(case.name.clone(), content.clone());
+        self.cases.insert(key, content.clone());
         content
     }
 
     /// What plain fp32 arithmetic, in the worst of several orders of summation, and TF32 operands make of a case.
     pub fn beside(&mut self, case: &Case, content: &Content) -> Beside {
-        if let Some(&beside) = self.beside.get(&case.name) {
+        let key = (case.suite, case.name.clone());
+        if let Some(&beside) = self.beside.get(&key) {
             return beside;
         }
         let x: Vec<f32> = content.rows.iter().flat_map(|&r| &content.x[r * D..(r + 1) * D]).copied().collect();
@@ -138,7 +141,7 @@ impl Bank {
             .into_iter()
             .fold(in_order(Operands::Fp32), Errors::worst);
         let beside = Beside { fp32, tf32: in_order(Operands::Tf32) };
-        self.beside.insert(case.name.clone(), beside);
+        self.beside.insert(key, beside);
         beside
     }
 
@@ -261,6 +264,18 @@ mod tests {
                 assert_eq!(judged(precision, error), right, "{precision:?}, {error}");
             }
         }
+    }
+
+    /// As when a record takes both suites.
+    #[test]
+    fn cases_of_one_name_are_different_in_the_hard_suite() {
+        let mut bank = Bank::new(1);
+        let [full, hard] = [Suite::Full, Suite::Hard].map(|suite| {
+            let case = Case { name: "case".into(), seq: 3, flavour: CHALLENGE, suite, slack: 0.0 };
+            let content = bank.case(&case);
+            (content.x.clone(), bank.beside(&case, &content).fp32.worst_over_tol)
+        });
+        assert!(full.0 != hard.0 && full.1 != hard.1);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::inputs::{BIASED, CANCELLED, CHALLENGE, Flavour, Twist, X};
 use crate::rng::Stream;
 
 /// Which cases.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Serialize, Deserialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Hash, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Suite {
     Official,
@@ -24,7 +24,7 @@ pub enum Suite {
 /// One input to be right on.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Unique in the suites, such as `biased:257`.
+    /// Such as `biased:257`; unique in a suite, but the hard one has inputs of its own.
     pub name: String,
     /// Tokens.
     pub seq: usize,
