@@ -212,7 +212,8 @@ impl Grade<'_> {
     }
 
     fn key(&self, case: &Case) -> String {
-        format!("{} {} {} {}", self.report.sha256, self.report.arch, self.report.api, case.name)
+        let Case { suite, name, .. } = case;
+        format!("{} {} {} {suite:?} {name}", self.report.sha256, self.report.arch, self.report.api)
     }
 
     fn one_case(&mut self, rig: &mut Rig, case: &Case, twice: bool) -> Result<(), Failure> {
@@ -285,10 +286,18 @@ impl Grade<'_> {
         if let Some(arch) = &self.plan.arch {
             return arch.clone();
         }
-        let version = self.report.loaded.version.clone().unwrap_or_default();
-        let mut built = version.split_whitespace().filter(|word| word.starts_with("sm"));
+        let version = self.report.loaded.version.as_deref().unwrap_or_default();
+        let mut built = version.split_whitespace().filter(|word| runs_on(word, self.plan.capability));
         built.next_back().unwrap_or("native").to_string()
     }
+}
+
+/// Whether this is an architecture, such as `sm80`, whose code the GPU runs: later GPUs run it too, but not that of one with an `a`.
+fn runs_on(arch: &str, capability: Option<(i32, i32)>) -> bool {
+    let Some(number) = arch.strip_prefix("sm") else { return false };
+    let (of_one, number) = (number.ends_with('a'), number.trim_end_matches('a').parse::<i32>());
+    let (Ok(number), Some((major, minor))) = (number, capability) else { return false };
+    if of_one { number == 10 * major + minor } else { number <= 10 * major + minor }
 }
 
 /// A call that went wrong, with the comparison where it got that far.
@@ -345,6 +354,16 @@ mod tests {
         let mut output: Vec<f32> = expected.iter().map(|&v| v as f32).collect();
         change(&mut output);
         judge(&check::compare(&output, &expected, &x, &[0, 1], 0.0))
+    }
+
+    #[test]
+    fn the_architecture_is_the_best_that_the_gpu_runs() {
+        let best = |capability| {
+            let built = ["0.1.0", "cuda", "13.0", "sm75", "sm80", "sm90a"];
+            built.into_iter().rfind(|word| runs_on(word, Some(capability)))
+        };
+        let wanted = [(7, 0), (7, 5), (8, 0), (8, 9), (9, 0), (10, 0)].map(best);
+        assert_eq!(wanted, [None, Some("sm75"), Some("sm80"), Some("sm80"), Some("sm90a"), Some("sm80")]);
     }
 
     #[test]
