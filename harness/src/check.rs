@@ -87,7 +87,7 @@ pub fn compare(output: &[f32], expected: &[f64], x: &[f32], rows: &[usize], slac
         total.along += s.along;
     }
     let mut order: Vec<usize> = (0..rows.len()).filter(|&k| sums[k].over > 0).collect();
-    order.sort_by(|&a, &b| sums[b].worst.total_cmp(&sums[a].worst));
+    order.sort_by(|&a, &b| sums[b].over_limit.total_cmp(&sums[a].over_limit));
     let worst = order.iter().take(5).map(|&k| {
         let (row, column) = (rows[k], sums[k].worst_at);
         let got = output[row * D + column].to_string();
@@ -122,9 +122,9 @@ fn compare_row(output: &[f32], expected: &[f64], x: &[f32], slack: f64) -> Row {
             row.not_finite += 1;
         }
         // f64::max would drop a NaN.
-        row.over_limit = row.over_limit.max(finite(over_limit));
-        if finite(ratio) > row.worst {
-            row.worst = finite(ratio);
+        row.worst = row.worst.max(finite(ratio));
+        if finite(over_limit) > row.over_limit {
+            row.over_limit = finite(over_limit);
             row.worst_at = c;
         }
         row.max_abs = row.max_abs.max(finite(error.abs()));
@@ -183,6 +183,20 @@ mod tests {
         assert!(a.worst_over_tol > 1.0 && a.worst_over_limit < 1.0 && a.over == 0);
         output[5] = f32::NAN;
         assert_eq!(compare(&output, &expected, &x, &rows, 0.02).over, 1);
+    }
+
+    /// Not what is farthest beyond a tolerance that does not count there.
+    #[test]
+    fn what_is_shown_is_farthest_beyond_the_limit() {
+        let (mut output, mut expected, x, rows) = sample();
+        for (at, wanted, error) in [(5, 0.0, 0.019), (D + 7, 100.0, 0.2)] {
+            expected[at] = wanted;
+            output[at] = wanted as f32 + error;
+        }
+        let a = compare(&output, &expected, &x, &rows, 0.02);
+        assert_eq!((a.over, a.worst[0].row, a.worst[0].column), (1, 1, 7));
+        let a = compare(&output, &expected, &x, &rows, 0.0);
+        assert_eq!((a.over, a.worst[0].row, a.worst[0].column), (2, 0, 5));
     }
 
     #[test]
