@@ -43,16 +43,17 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// As build.rs looks for it, except that it need not be there.
+/// The one that `tests/run` installs, or where build.rs looks for it, of which any may be too old. It need not be there.
 fn nvcc() -> Option<PathBuf> {
     let from = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
     let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(from);
-    from("NVCC")
+    [root().join("target/toolkit/nvidia/cu13/bin/nvcc")]
         .into_iter()
+        .chain(from("NVCC"))
         .chain(homes.map(|home| home.join("bin/nvcc")))
         .chain(std::env::split_paths(&path).map(|folder| folder.join("nvcc")))
-        .chain(["/usr/local/cuda/bin/nvcc".into(), root().join("target/toolkit/nvidia/cu13/bin/nvcc")])
+        .chain(["/usr/local/cuda/bin/nvcc".into()])
         .find(|path| path.is_file())
 }
 

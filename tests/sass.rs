@@ -136,6 +136,7 @@ fn disassembled(cuobjdump: &Path, image: &Image, test: &str) -> Result<String, F
 fn find(tool: &str) -> Option<PathBuf> {
     let toolkit = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/toolkit/nvidia/cu13/bin");
     let path = env::var_os("PATH").unwrap_or_default();
-    let folders = env::split_paths(&path).chain(["/usr/local/cuda/bin".into(), toolkit]);
+    // First the one that knows what the build's compiler makes.
+    let folders = [toolkit].into_iter().chain(env::split_paths(&path)).chain(["/usr/local/cuda/bin".into()]);
     folders.map(|folder| folder.join(tool)).find(|file| file.is_file())
 }
