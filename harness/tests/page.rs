@@ -82,8 +82,8 @@ fn slower_is_a_regression(report: &serde_json::Value, json: &str, slower: &str) 
 fn what_is_told_to_reproduce_a_failure_does() {
     let folder = folder("it's reproduced");
     let wrong = candidate("one_wrong", &folder);
-    let options =
-        "--device cpu --suite full --max-case 3 --timeout 9 --weights fixed --quick --no-timing --copies --processes 2";
+    // Quiet: how far a run has got depends on its time.
+    let options = "--device cpu --suite full --max-case 3 --timeout 9 --weights fixed --quick --no-timing --copies --processes 2 --quiet";
     let (code, said) = graded(&[&[wrong.as_str()], &options.split(' ').collect::<Vec<_>>()[..]].concat());
     let (_, line) = said.split_once("  reproduce: harness/run ").expect("a line to reproduce it");
     let line = line.lines().next().expect("a command");
