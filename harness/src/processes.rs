@@ -1,6 +1,7 @@
 //! The processes of this machine as /proc tells of them: who is below whom, and the processor time that they have taken.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::time::Duration;
 
 use libc::pid_t;
@@ -71,6 +72,20 @@ fn own(pid: pid_t) -> Duration {
     if known { Duration::new(time.tv_sec as u64, time.tv_nsec as u32) } else { Duration::ZERO }
 }
 
+/// How long threads of this process, and the calling one, were ready to run while others had the processors, by the kernel's count; no time where it keeps
+/// none. Threads that have ended are not in it.
+pub fn kept_waiting(pid: pid_t) -> Duration {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let paths = tasks.map(|task| task.path()).chain(["/proc/thread-self".into()]);
+    paths.filter_map(|path| run_delay(&path.join("schedstat"))).sum()
+}
+
+/// The second of three numbers, in ns.
+fn run_delay(file: &Path) -> Option<Duration> {
+    let text = std::fs::read_to_string(file).ok()?;
+    Some(Duration::from_nanos(text.split_whitespace().nth(1)?.parse().ok()?))
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::{BufRead, BufReader};
@@ -114,6 +129,26 @@ mod tests {
         };
         std::thread::spawn(spin).join().unwrap();
         assert!(Processes::now().busy([this()]) - before >= Duration::from_millis(50));
+    }
+
+    #[test]
+    fn threads_that_share_a_processor_wait_for_each_other() {
+        // SAFETY: a set of processors without any, and all of this thread's.
+        let mut first: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+        // SAFETY: one of the set's places; a set of its size.
+        let pinned = unsafe {
+            libc::CPU_SET(libc::sched_getcpu().max(0) as usize, &mut first);
+            move || libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const first)
+        };
+        let before = kept_waiting(this());
+        let spin = move || {
+            assert_eq!(pinned(), 0);
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_millis(200) {}
+            kept_waiting(this()) - before
+        };
+        let waited = [(); 2].map(|()| std::thread::spawn(spin)).map(|thread| thread.join().unwrap());
+        assert!(waited.iter().max() > Some(&Duration::from_millis(50)), "{waited:?}");
     }
 
     #[test]

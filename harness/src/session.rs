@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::guard;
+use crate::processes;
 use crate::protocol::{CHILD, Envelope, LINK_FD, REGION_FD, Reply, Request};
 use crate::reason::{Failure, Reason};
 use crate::rng;
@@ -150,6 +151,11 @@ impl Session {
     /// Processor time that the process and everything it started have taken.
     pub fn busy(&self) -> Duration {
         guard::busy(self.child.id())
+    }
+
+    /// How long its threads and this one have been kept waiting for a processor.
+    pub fn kept_waiting(&self) -> Duration {
+        processes::kept_waiting(self.child.id() as libc::pid_t)
     }
 
     /// Ends the process and everything it started.

@@ -13,6 +13,7 @@ use crate::reason::{Failure, Reason};
 use crate::report::Trap;
 use crate::rig::{Manner, Rig};
 use crate::rng::Stream;
+use crate::timing::told_by_times;
 
 /// The length at which traps are set.
 pub const SEQ: usize = 48;
@@ -119,13 +120,15 @@ fn repeated(grade: &mut Grade<'_>, rig: &mut Rig, bases: &[Base], stream: Stream
     let spin_us = if grade.plan.device == Device::Cuda { 200 } else { 0 };
     let manner = Manner { spin_us, ..Manner::CAREFUL };
     let same = bases[0].fresh_tokens(stream);
-    let mut ratio = f64::NAN;
+    let (mut ratio, mut by_the_machine) = (f64::NAN, false);
     // Noise can make one round look odd; skipped work looks odd every time.
     for round in 0..3 {
-        let (mut new, mut old) = (f64::INFINITY, f64::INFINITY);
+        let (mut new, mut alone, mut old) = (f64::INFINITY, f64::INFINITY, f64::INFINITY);
         for i in 0..TIMED {
             let content = bases[0].fresh_tokens(stream.child((round * TIMED + i) as u64 + 1));
-            new = new.min(time(&grade.checked(rig, &content, &manner)?));
+            let done = grade.checked(rig, &content, &manner)?;
+            new = new.min(time(&done));
+            alone = alone.min(time(&done) - done.waited.as_secs_f64() * 1e6);
         }
         for _ in 0..=TIMED {
             old = old.min(time(&grade.checked(rig, &same, &manner)?));
@@ -134,9 +137,10 @@ fn repeated(grade: &mut Grade<'_>, rig: &mut Rig, bases: &[Base], stream: Stream
         if ratio >= SUSPICIOUS {
             return Ok(format!("takes {ratio:.2} of a new call"));
         }
+        by_the_machine |= old >= SUSPICIOUS * alone;
     }
     let message = format!("a call on the inputs of the call before takes {ratio:.2} of the time: work is skipped");
-    Err(Failure::new(Reason::Caching, message))
+    Err(told_by_times(Reason::Caching, message, by_the_machine))
 }
 
 /// Between calls nothing is to be done: whoever works then keeps caches warm, or gets ahead of the next call.

@@ -68,6 +68,8 @@ pub struct Done {
     pub called: Called,
     /// The grader's own wall clock around the call.
     pub wall: Duration,
+    /// Meanwhile threads of the candidate and the grader's own were kept from running for so long, all together. Not looked at where a GPU does the work.
+    pub waited: Duration,
     /// Rows of the outputs of single calls of a chain, as [`Changes::looks`] asked for them.
     pub kept: Vec<f32>,
 }
@@ -90,6 +92,7 @@ pub struct Setup {
 /// A candidate's process with its region.
 pub struct Rig {
     session: Session,
+    device: Device,
     api: Api,
     memory: Box<dyn Memory>,
     arena: Arena,
@@ -146,6 +149,7 @@ impl Rig {
         let nan = |i| 0x7fc0_0000 | (stream.word(i) as u32 & 0x001f_ffff);
         Ok(Self {
             session,
+            device: setup.device,
             api: setup.api,
             memory,
             arena,
@@ -202,10 +206,12 @@ impl Rig {
         let pending_us = self.tell_weights(&mut call)?;
         self.memory.write(x.at, &changes.first_x(content))?;
         self.memory.fill(output.at, output.len, self.poison)?;
+        let waited = self.waited();
         let (mut called, wall) = self.ask(call)?;
+        let waited = self.waited().saturating_sub(waited);
         called.pending_us += pending_us;
         let (accuracy, rows) = (Accuracy::default(), vec![0.0; kept.len]);
-        let mut done = Done { output: vec![0.0; output.len], accuracy, called, wall, kept: rows };
+        let mut done = Done { output: vec![0.0; output.len], accuracy, called, wall, waited, kept: rows };
         self.memory.read(kept.at, &mut done.kept)?;
         self.inspect(content, manner, [x, output, weights], before, &mut done)?;
         Ok(done)
@@ -229,6 +235,10 @@ impl Rig {
             ..call.clone()
         };
         Ok(self.ask(nothing)?.0.pending_us)
+    }
+
+    fn waited(&self) -> Duration {
+        if self.device == Device::Cpu { self.session.kept_waiting() } else { Duration::ZERO }
     }
 
     fn ask(&mut self, call: Call) -> Result<(Called, Duration), Failure> {

@@ -1,7 +1,7 @@
 //! The clocks against each other and against what is possible. The candidate shares its process with the clock
 //! that it is timed by, so the grader's own has the last word.
 
-use super::Samples;
+use super::{Samples, told_by_times};
 use crate::content::Content;
 use crate::floor;
 use crate::grade::Grade;
@@ -14,7 +14,9 @@ use crate::stats::{self, median, quantile, sorted};
 const BATCH_US: f64 = 60_000.0;
 /// How much an exchange may vary, in us.
 const JITTER_US: f64 = 400.0;
-/// Single calls that are long beside the exchange, by both clocks.
+/// Single calls beyond this are long beside the exchange, in us.
+const LONG_US: f64 = 5.0 * JITTER_US;
+/// By both clocks.
 const SINGLE_SHARE: f64 = 0.85;
 /// A single call beside one of a batch, which finds its inputs in the caches; a machine may be busy meanwhile.
 const ALONE_SHARE: f64 = 0.6;
@@ -50,16 +52,22 @@ pub fn overhead_us(rig: &mut Rig, content: &Content) -> Result<f64, Failure> {
 /// Claimed times of single calls against the grader's clock. A busy machine stretches some exchanges; a clock
 /// that lies does it again and again.
 pub fn same_time(samples: &Samples, overhead: f64, flushed: bool) -> Result<(), Failure> {
-    // A flush takes the grader's time and not the call's.
-    if flushed {
+    // A flush takes the grader's time and not the call's. Of short calls only those that were held up would be long beside the exchange.
+    if flushed || median(&samples.ours) - overhead <= LONG_US {
         return Ok(());
     }
-    let both = samples.claimed.iter().zip(&samples.ours).map(|(claimed, ours)| (*claimed, ours - overhead));
-    let shares: Vec<f64> = both.filter(|(_, ours)| *ours > 5.0 * JITTER_US).map(|(c, ours)| c / ours).collect();
-    let low = quantile(&sorted(&shares), 0.3);
-    if low < SINGLE_SHARE {
+    let low = |less: &[f64]| {
+        let both = samples.claimed.iter().zip(&samples.ours).zip(less);
+        let both = both.map(|((claimed, ours), less)| (claimed, ours - overhead, ours - overhead - less));
+        let long = both.filter(|(_, ours, _)| *ours > LONG_US);
+        let shares: Vec<f64> = long.map(|(claimed, _, ours)| claimed / ours.max(1.0)).collect();
+        quantile(&sorted(&shares), 0.3)
+    };
+    if low(&vec![0.0; samples.ours.len()]) < SINGLE_SHARE {
         let (ours, claimed) = (median(&samples.ours) - overhead, median(&samples.claimed));
-        inconsistent(format!("calls took {ours:.0} us by the grader's clock, but {claimed:.0} are claimed"))?;
+        let message = format!("calls took {ours:.0} us by the grader's clock, but {claimed:.0} are claimed");
+        let by_the_machine = low(&samples.waited) >= SINGLE_SHARE;
+        return Err(told_by_times(Reason::TimingInconsistent, message, by_the_machine));
     }
     Ok(())
 }
@@ -193,7 +201,7 @@ fn audit(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize, wall: f64) -> Result<
     let calls = (BATCH_US / wall).clamp(1.0, 64.0) as usize;
     let content = grade.bank.bases(seq)[0].fresh_tokens(grade.stream.child(80).child(seq as u64));
     let manner = Manner { repeat: calls, snapshot: false, ..Manner::CAREFUL };
-    let mut message = String::new();
+    let (mut message, mut by_the_machine) = (String::new(), false);
     // A busy machine may spoil a batch or two.
     for _ in 0..3 {
         let single = single_us(grade, rig, seq)?;
@@ -202,6 +210,9 @@ fn audit(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize, wall: f64) -> Result<
         let ours = done.wall.as_secs_f64() * 1e6 - overhead_us(rig, &content)?;
         let claimed = done.called.wall_us;
         let (ours_each, claimed_each) = (ours / calls as f64, claimed / calls as f64);
+        let alone = ours - done.waited.as_secs_f64() * 1e6;
+        by_the_machine |=
+            claimed >= BATCH_SHARE * alone - JITTER_US && single.max(wall) >= ALONE_SHARE * alone / calls as f64;
         if claimed < BATCH_SHARE * ours - JITTER_US {
             message = format!("{calls} calls took {ours:.0} us by the grader's clock, but {claimed:.0} are claimed");
         } else if single.max(wall) < ALONE_SHARE * ours_each {
@@ -215,7 +226,7 @@ fn audit(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize, wall: f64) -> Result<
             return Ok(());
         }
     }
-    inconsistent(message)
+    Err(told_by_times(Reason::TimingInconsistent, message, by_the_machine))
 }
 
 /// What single calls claim right now: they may be too short for the grader's clock, a batch of them is not.
@@ -230,6 +241,28 @@ fn single_us(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize) -> Result<f64, Fa
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Single calls: what is claimed, the exchange, and how much of that threads waited.
+    fn singles(calls: &[[f64; 3]]) -> Samples {
+        let [claimed, ours, waited] = [0, 1, 2].map(|i| calls.iter().map(|call| call[i]).collect());
+        Samples { claimed, ours, waited, ..Samples::default() }
+    }
+
+    #[test]
+    fn a_few_short_calls_that_were_held_up_tell_nothing() {
+        let mut calls = vec![[1200.0, 1300.0, 0.0]; 12];
+        calls.extend([[1300.0, 6000.0, 0.0]; 4]);
+        assert!(same_time(&singles(&calls), 50.0, false).is_ok());
+    }
+
+    #[test]
+    fn a_clock_that_shows_less_is_told_from_a_busy_machine() {
+        let reason = |call| same_time(&singles(&[call; 12]), 50.0, false).err().map(|failure| failure.reason);
+        assert_eq!(reason([15_500.0, 16_000.0, 0.0]), None);
+        assert_eq!(reason([12_000.0, 16_000.0, 0.0]), Some(Reason::TimingInconsistent));
+        assert_eq!(reason([12_000.0, 16_000.0, 300.0]), Some(Reason::TimingInconsistent));
+        assert_eq!(reason([12_000.0, 16_000.0, 3800.0]), Some(Reason::TooNoisy));
+    }
 
     /// Runs of several processes, a call of which takes so many us; the last ones are the long ones.
     fn runs(processes: &[f64], device: impl Fn(f64) -> f64) -> Vec<Run> {

@@ -154,6 +154,7 @@ mod tests {
             accuracy: Default::default(),
             called: Default::default(),
             wall: Default::default(),
+            waited: Default::default(),
             kept,
         };
         assert!(judge(&content, &changes, &done(vec![1.0; 2 * D])).is_ok());

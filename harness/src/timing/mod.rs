@@ -13,7 +13,7 @@ use crate::content::Content;
 use crate::floor::{self, Rates};
 use crate::grade::{Grade, Plan};
 use crate::protocol::{Api, Device};
-use crate::reason::Failure;
+use crate::reason::{Failure, Reason};
 use crate::report::Speed;
 use crate::rig::{Done, Rig};
 use crate::rng::Stream;
@@ -31,6 +31,8 @@ pub struct Samples {
     /// The whole exchange, as the candidate's process claims it took and by the grader's clock.
     pub claimed: Vec<f64>,
     pub ours: Vec<f64>,
+    /// Of the latter, what threads were kept waiting for a processor.
+    pub waited: Vec<f64>,
     pub discarded: usize,
     pub ended_by: &'static str,
 }
@@ -44,6 +46,15 @@ pub struct Kind {
     pub weights: &'static str,
     /// The number for tables.
     pub headline: bool,
+}
+
+/// What times say of a candidate, unless its threads may have been kept waiting for a processor so long that they say it of the machine.
+pub fn told_by_times(reason: Reason, message: String, by_the_machine: bool) -> Failure {
+    if by_the_machine {
+        let why = "but threads were kept waiting for a processor so long that it may be other programs' doing";
+        return Failure::new(Reason::TooNoisy, format!("{message}; {why}"));
+    }
+    Failure::new(reason, message)
 }
 
 /// Steps of the progress bar.

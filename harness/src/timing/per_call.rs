@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Kind, Samples, clocks};
+use super::{Kind, Samples, clocks, told_by_times};
 use crate::content::Base;
 use crate::grade::Grade;
 use crate::protocol::Device;
@@ -87,7 +87,7 @@ fn drawn_anew(grade: &mut Grade<'_>, rig: &mut Rig, spin: u32, seq: usize, weigh
     let manner = Manner { spin_us: if gpu { spin } else { 0 }, ..Manner::CAREFUL };
     let skipped = if gpu { SKIPPED_ON_GPU } else { SKIPPED };
     let fixed = weights == "fixed";
-    let mut message = String::new();
+    let (mut message, mut by_the_machine) = (String::new(), false);
     for round in 0..ROUNDS {
         // All of them first: what is drawn anew takes its time, in which a GPU falls asleep.
         let stream = grade.stream.child(if fixed { 63 } else { 62 }).child(seq as u64).child(round);
@@ -97,19 +97,26 @@ fn drawn_anew(grade: &mut Grade<'_>, rig: &mut Rig, spin: u32, seq: usize, weigh
             contents.push(if fixed { bases[0].fresh_tokens(s) } else { bases[0].fresh(s) });
             contents.push(grade.bank.anew(seq, k, fixed.then(|| bases[0].plain().weights.clone())));
         }
-        let mut times = [f64::INFINITY; 2];
+        let (mut times, mut alone) = ([f64::INFINITY; 2], [f64::INFINITY; 2]);
         for (k, content) in contents.iter().enumerate() {
-            times[k % 2] = times[k % 2].min(call_us(&grade.checked(rig, content, &manner)?));
+            let done = grade.checked(rig, content, &manner)?;
+            times[k % 2] = times[k % 2].min(call_us(&done));
+            alone[k % 2] = alone[k % 2].min(call_us(&done) - us(done.waited));
         }
         let [usual, anew] = times;
         if usual >= skipped * anew {
             return Ok(());
         }
+        by_the_machine |= usual >= skipped * alone[1];
         message = format!(
             "{usual:.1} us usually ({weights} weights), but {anew:.1} us on inputs drawn anew: work is skipped"
         );
     }
-    Err(Failure::new(Reason::Caching, message))
+    Err(told_by_times(Reason::Caching, message, by_the_machine))
+}
+
+fn us(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
 }
 
 fn call_us(done: &Done) -> f64 {
@@ -206,12 +213,13 @@ fn keep(grade: &Grade<'_>, samples: &mut Samples, done: &Done, device: bool) {
     samples.clocks.push(clock);
     samples.stamps.extend(done.called.stamps_us);
     samples.claimed.push(done.called.wall_us);
-    samples.ours.push(done.wall.as_secs_f64() * 1e6);
+    samples.ours.push(us(done.wall));
+    samples.waited.push(us(done.waited));
 }
 
 /// What must hold of every single call.
 fn plausible(done: &Done) -> Result<(), Failure> {
-    let wall = done.wall.as_secs_f64() * 1e6;
+    let wall = us(done.wall);
     let (claimed, device) = (done.called.wall_us, done.called.device_us.unwrap_or(0.0));
     let wrong = |message| Err(Failure::new(Reason::TimingInconsistent, message));
     if done.called.persisting_l2 > 0 {
