@@ -77,6 +77,9 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGL
   constexpr Asked PROJ_ASKED = asked<MT, W>();
   const auto bring_first_proj = [&] {
     if (PROJ_ASKED != AT_ONCE) named_barrier_sync(PROJ, BLOCK);
+    // All that was asked for has arrived, and W_attn's barriers are phases further on where the CTA has several slices
+    // of it.
+    if (PROJ_ASKED == WITH_X1) first_slices = {};
     if (place.narrow < ProjS::COUNT) bring_proj(place.narrow, first_slices);
   };
 

@@ -3,6 +3,9 @@
 use std::ops::Range;
 
 use solve::cuda::arch::Arch;
+use solve::cuda::block::Kernels;
+use solve::cuda::device::Device;
+use solve::cuda::hopper::plan::Chip;
 use solve::cuda::prepared::Prepared;
 use solve::cuda::solve::{solve_from_host, solve_in_place};
 use solve::dims::D;
@@ -50,6 +53,44 @@ pub fn sizes(arch: Arch) {
         assert!(x.read() == got, "other bits in place at seq_len {seq_len}");
     }
     assert!(weights.read() == host_weights, "the weights were changed");
+}
+
+/// All of the library as on a GPU of fewer multiprocessors, or on a part of one (MIG): `solve()` and handles, fast and exact. In the few-token kernel a block
+/// has several slices of a matrix then.
+pub fn fewer_multiprocessors(arch: Arch) {
+    let host_weights = weights(18);
+    let weights = Memory::of(&host_weights);
+    for sms in [78, 60, 32, 16] {
+        let mut device = Device::open(0, Some(arch)).expect("the device");
+        device.sms = sms;
+        if let Kernels::Hopper(kernels) = &mut device.kernels {
+            let heads = [sms / 6, sms / 7, sms / 8];
+            kernels.chip = Chip { sms, clusters: [sms / 2, sms / 4, sms / 8], heads };
+        }
+        let device: &'static Device = Box::leak(Box::new(device));
+        for precision in [Fast, Exact] {
+            let options = BlockOptions { max_tokens: 1100, precision, ..BlockOptions::default() };
+            let block = Prepared::on(device, &weight_span(&weights), options).expect("create");
+            for (batch, seq_len) in
+                [(1, 1), (7, 1), (1, 5), (1, 12), (2, 8), (1, 16), (1, 20), (4, 8), (1, 40), (1, 200), (1, 1100)]
+            {
+                let host_x = Random::new(seq_len as u64).uniforms(batch * seq_len * D);
+                let wanted = reference(&host_x, &host_weights, batch, seq_len, false);
+                let (x, output) = (Memory::of(&host_x), Memory::poisoned(host_x.len()));
+                let call = tokens(&x, &output, batch, seq_len);
+                let what = format!("{precision:?}, {batch} sequences of {seq_len} on {sms} multiprocessors");
+                for time in 0..3 {
+                    block.forward(&call, Stream::LEGACY).expect("forward");
+                    check_block(&output.read(), &wanted, &format!("a handle, {what}, time {time}"));
+                    if batch == 1 {
+                        solve_in_place(device, &call, &weight_span(&weights), precision).expect("solve");
+                        check_block(&output.read(), &wanted, &format!("solve(), {what}, time {time}"));
+                    }
+                }
+                output.check_guards();
+            }
+        }
+    }
 }
 
 /// x = 0, and rows that are all the same number: the variance is zero.

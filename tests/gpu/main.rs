@@ -55,6 +55,7 @@ fn main() -> std::process::ExitCode {
             push("intermediates::fewer_multiprocessors", intermediates::fewer_multiprocessors);
         }
         push("block::sizes", block::sizes);
+        push("block::fewer_multiprocessors", block::fewer_multiprocessors);
         push("block::flat_rows", block::flat_rows);
         push("block::misaligned", block::misaligned);
         push("block::from_host", block::from_host);
