@@ -259,8 +259,11 @@ __device__ __forceinline__ void project(Shared& shared, uint64_t* arrived, uint3
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int split = S::split(slice), column = S::column(slice);
   const Pair<S> mine;
-  const float* const residual_at = exchange.x1.at(mine.row < rows ? mine.row : 0, column + mine.c);
-  const uint2 early = load_strong_pair(residual_at);
+  float2 residual = make_float2(0, 0);
+  if (mine.row < rows) {
+    const uint2 bits = load_strong_pair(exchange.x1.at(mine.row, column + mine.c));
+    residual = make_float2(__uint_as_float(bits.x), __uint_as_float(bits.y));
+  }
   const int k = S::row(slice) + warp * DEPTH;
   const __half* sample = MT * HALVES > 1 ? exchange.f.at(rows - 1, k + lane * 8 % DEPTH) : nullptr;
   constexpr int CHAINS = MT == 1 ? 4 : 1;  // of sums that do not wait for one another
@@ -302,9 +305,9 @@ __device__ __forceinline__ void project(Shared& shared, uint64_t* arrived, uint3
   computing_sync();
   if (mine.row < rows) {
     float2 sum = pick_up<WARPS>(area.first + mine.row * S::WIDTH + mine.c, area.stride);
-    float2 residual = make_float2(__uint_as_float(early.x), __uint_as_float(early.y));
     // LN2's output follows from x1, but who reads that in many rows has not seen x1 itself.
-    if (MT > 1 && max(early.x, early.y) == EMPTY) residual = receive_one(residual_at);
+    if (MT > 1 && max(__float_as_uint(residual.x), __float_as_uint(residual.y)) == EMPTY)
+      residual = receive_one(exchange.x1.at(mine.row, column + mine.c));
     if (meet<S, MT>(sum, exchange.proj_sums, split, mine.row, column + mine.c))
       *reinterpret_cast<float2*>(output + mine.row * D + column + mine.c) = add(add(sum, bias), residual);
   }
