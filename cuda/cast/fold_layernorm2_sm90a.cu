@@ -4,6 +4,7 @@
    takes does not matter. */
 #include <cuda_fp16.h>
 #include "common/alarm.cuh"
+#include "common/reduce.cuh"
 #include "common/workspace.cuh"
 #include "dims.h"
 #include "gemm/row_facts_sm90a.cuh"
@@ -31,10 +32,7 @@ __device__ float row_sum(float v, float (&scratch)[SIDE][SIDE + 1]) { return sum
 
 // Of all threads', to all
 __device__ float block_sum(float v, float (&scratch)[SIDE][SIDE + 1]) {
-  float sum = column_sum(v, scratch);
-#pragma unroll
-  for (int offset = 16; offset; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
-  return sum;
+  return warp_sum(column_sum(v, scratch));
 }
 
 // A row for each warp. Rows whose columns have something in common move all of a row of x1, of which row_facts knows nothing.
@@ -48,9 +46,12 @@ __device__ void watch_shift(const float* rows, unsigned* alarms, float (&scratch
   mean = warp_sum(mean) * (1.f / D);
 #pragma unroll
   for (int i = 0; i < D / SIDE; i++) variance = fmaf(w[i] - mean, w[i] - mean, variance);
-  variance = block_sum(variance * (1.f / D), scratch);
-  const float shift = block_sum(column() == 0 ? D * mean * mean : 0.f, scratch);
-  if (threadIdx.x == 0 && shift != 0.f) raise(alarms, ALARM_SHIFT, shift / variance, USUAL_SHIFT);
+  variance = warp_sum(variance) * (1.f / D);
+  const float shift = D * mean * mean;
+  const bool first = column() == 0;
+  if (first && shift != 0.f) raise(alarms, ALARM_SHIFT, shift / variance, USUAL_ROW_SHIFT);
+  const float variances = block_sum(first ? variance : 0.f, scratch), shifts = block_sum(first ? shift : 0.f, scratch);
+  if (threadIdx.x == 0 && shifts != 0.f) raise(alarms, ALARM_SHIFT, shifts / variances, USUAL_SHIFT);
 }
 
 extern "C" __global__ void __launch_bounds__(SIDE * SIDE) fold_layernorm2(const float* weights, __half* packed, float* vectors, unsigned* alarms) {

@@ -45,10 +45,11 @@ constexpr int TINY_GAMMA = 4, VANISHED = 8;
 constexpr float USUAL_WEIGHT = 0.14f, TINY_WEIGHT = 1.f / 1024;
 constexpr float USUAL_GAMMA = 1.201f, USUAL_BETA = 0.101f, USUAL_BIAS = 0.101f;
 
-/* How far apart from the spread of a group of rows of W_attn their means are, as 768 sum mean^2 / sum variance: 1 where
-   numbers are random. Attention whose rows lie in the worst direction moves a row of x1 by the root of that, in units of
-   its spread, and where the mean is not taken off before x1 is rounded that much more is lost. */
-constexpr float USUAL_SHIFT = 16.f;
+/* How far from their spread the means of 32 rows of W_attn are, as 768 sum mean^2 / sum variance, and the mean of a row
+   alone, which may hide among the others: 1 where numbers are random. Attention that lies along the means moves a row of x1
+   by about the root of that, in units of what it adds to its spread, and as the mean is not taken off before x1 is rounded,
+   that much more is lost. */
+constexpr float USUAL_SHIFT = 16.f, USUAL_ROW_SHIFT = 64.f;
 
 // The mean square of `count` of the challenge's weights is 0.02^2, give or take sqrt(2 / count) of it. 6.5 times that is
 // exceeded by one of 14 thousand parts of 512 in one of 20 thousand weight buffers.
@@ -120,7 +121,7 @@ struct Observation {
     }
     if (threadIdx.x % 32 != 0) return false;
     bool raised = raise(alarms, ALARM_LARGEST + matrix, largest, USUAL_WEIGHT);
-    if (!raised && count >= 512) raised = raise(alarms, ALARM_SQUARES + matrix, squares / count, usual_squares(count));
+    if (!raised && count >= 256) raised = raise(alarms, ALARM_SQUARES + matrix, squares / count, usual_squares(count));
     return raise_tiny(alarms, matrix, largest) || raised;
   }
 };

@@ -530,9 +530,14 @@ pub fn finite_at_extremes(arch: Arch) {
 /// weights behind it, would lose what x1 spreads; and just so far that it need not be computed again.
 pub fn shifted_rows(arch: Arch) {
     let alike: Change = |w| w[W_ATTN.offset..][..W_ATTN.len].fill(0.02);
+    let a_row: Change = |w| w[W_ATTN.offset + 5 * D..][..D].fill(0.02);
     let hardly: Change = |w| w[W_ATTN.offset..][..W_ATTN.len].iter_mut().for_each(|w| *w += 0.0027);
-    for (kind, change, again) in [("W_attn all alike", alike, arch == Arch::Sm90a), ("a mean of W_attn", hardly, false)]
-    {
+    let folds = arch == Arch::Sm90a;
+    for (kind, change, again) in [
+        ("W_attn all alike", alike, folds),
+        ("a row of W_attn alike", a_row, folds),
+        ("a mean of W_attn", hardly, false),
+    ] {
         let mut host_weights = weights(89);
         change(&mut host_weights);
         host_weights[B_QKV.offset + 2 * D..][..D].fill(0.1);
