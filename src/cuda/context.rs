@@ -59,7 +59,7 @@ impl Context {
         check("cuCtxGetCurrent", unsafe { sys::cuCtxGetCurrent(&mut before) })?;
         let before = (before != self.handle).then_some(before);
         if before.is_some() {
-            // SAFETY: the context is retained for the life of the process.
+            // SAFETY: the context is retained; where it was reset, the driver says so.
             check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.handle) })?;
         }
         let mut entered = Entered { before, mode: None };

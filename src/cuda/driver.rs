@@ -38,7 +38,7 @@ impl Driver {
         if !unsafe { sys::is_culib_present() } {
             return Err(Error::NoDevice("no NVIDIA driver (libcuda.so) was found".into()));
         }
-        // First: where it sees no GPU, no matter how old it is. SAFETY: no arguments to get wrong.
+        // Before its version is asked for: a driver that sees no GPU is no error, however old it is. SAFETY: no arguments to get wrong.
         match unsafe { sys::cuInit(0) } {
             sys::CUresult::CUDA_ERROR_NO_DEVICE | sys::CUresult::CUDA_ERROR_STUB_LIBRARY => {
                 return Err(Error::NoDevice("the NVIDIA driver sees no GPU".into()));
@@ -80,20 +80,23 @@ impl Driver {
 
     /// The GPU for data on the host: the caller's current one, else the first that can run what `SOLVE_ARCH` or nobody asks for.
     pub fn current_device(&'static self) -> Result<&'static Device, Error> {
-        let (mut context, mut device) = (ptr::null_mut(), 0);
-        // SAFETY: writes one pointer.
-        check("cuCtxGetCurrent", unsafe { sys::cuCtxGetCurrent(&mut context) })?;
-        if context.is_null() {
-            let arch = Knobs::get()?.arch;
-            let runs = |slot: &Slot| match arch {
-                Some(arch) => arch.runs_on(slot.capability),
-                None => Arch::best_for(slot.capability).is_some(),
-            };
-            return self.device(self.devices.iter().position(runs).unwrap_or(0));
+        let mut device = 0;
+        // SAFETY: writes one number.
+        match unsafe { sys::cuCtxGetDevice(&mut device) } {
+            // No context is current, or one that a reset has taken.
+            sys::CUresult::CUDA_ERROR_INVALID_CONTEXT | sys::CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED => {
+                let arch = Knobs::get()?.arch;
+                let runs = |slot: &Slot| match arch {
+                    Some(arch) => arch.runs_on(slot.capability),
+                    None => Arch::best_for(slot.capability).is_some(),
+                };
+                self.device(self.devices.iter().position(runs).unwrap_or(0))
+            }
+            result => {
+                check("cuCtxGetDevice", result)?;
+                self.device(usize::try_from(device).unwrap_or(0))
+            }
         }
-        // SAFETY: a context is current; writes one number.
-        check("cuCtxGetDevice", unsafe { sys::cuCtxGetDevice(&mut device) })?;
-        self.device(usize::try_from(device).unwrap_or(0))
     }
 
     /// How many GPUs the driver sees.

@@ -30,7 +30,7 @@ impl Modules {
         Ok(loaded)
     }
 
-    /// For the life of the process, as the functions that were found are.
+    /// For as long as their context lives, as the functions that were found are.
     pub fn keep(mut self) {
         self.modules.clear();
     }

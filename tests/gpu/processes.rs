@@ -285,6 +285,13 @@ fn reset_here() {
         drop((x, weights, solved, output));
         // SAFETY: nothing of it is used any more but by blocks, which know.
         unsafe { ok(sys::cuDevicePrimaryCtxReset_v2(0)) };
+        if round != 0 {
+            // Before anybody has made the device's context anew.
+            let mut output = vec![0.0f32; host_x.len()];
+            let at = output.as_mut_ptr().addr();
+            solve(host_x.as_ptr().addr(), at, host_weights.as_ptr().addr(), ROWS).expect("solve on host memory");
+            check_block(&output, &wanted, &format!("solve() on host memory behind reset {round}"));
+        }
         enter(0);
     }
 }
