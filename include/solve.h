@@ -18,8 +18,9 @@
  *               process, as Rust programs do. A call that fails leaves output as it was, with one exception: where the device has
  *               had a fault, host output is filled with NaN. After a fault every later call that needs that device reports
  *               SOLVE_STATUS_DRIVER. Output parameters are written on success only.
- * Reset         After a cudaDeviceReset solve begins anew, and calls of blocks from before it are SOLVE_STATUS_DRIVER.
- * fork          A child may use the CPU backend, and a GPU if its parent has made no CUDA call, as CUDA demands.
+ * Reset         After a cudaDeviceReset solve begins anew. Of blocks from before it forward and update are SOLVE_STATUS_DRIVER.
+ * fork          A child may use the CPU backend if no other thread was in a call when it was forked; and a GPU if its parent has made no
+ *               CUDA call, as CUDA demands, nor one of this library that looks for a GPU.
  * No GPU        Without an NVIDIA driver or a usable GPU, host pointers are served by the CPU.
  */
 
@@ -183,7 +184,8 @@ extern "C" {
  * Runs the block once: output = block(x), x and output (seq_len, 768), weights SOLVE_WEIGHTS_LEN floats, seq_len 1 or more.
  *
  * With device pointers the work is enqueued on the legacy default stream of the device that holds them, and solve returns without waiting;
- * only a call of more tokens than any before may wait for those before it, to take more memory.
+ * only a call that takes memory may wait for those before it (the first, one of more tokens than any before, the first that is misaligned),
+ * and a call of another thread for that, or for one on host memory.
  * With host or managed pointers it returns when output is ready. Nothing about x, output or weights is remembered: weights rewritten in
  * place are seen by the next call. The outcome is in solve_last_status and solve_last_error of the same thread:
  * SOLVE_STATUS_NULL_POINTER, INVALID_ARGUMENT (seq_len below 1, or a device buffer shorter than its shape), MISALIGNED (not a multiple of 4),
@@ -247,10 +249,10 @@ solve_status solve_block_create(const float *weights,
  *
  * On a GPU: x and output are device or managed memory of the block's device. The work is enqueued on stream (a CUstream or cudaStream_t of
  * that device, null for the legacy default stream; not one of a green context). No memory of the library's is allocated, nothing waited for
- * but another thread's solve_block_create, and a capturing stream gets the work into its graph. Calls on one block run in the order in which
- * they were made, whatever their streams; launches of a captured graph are ordered by whoever launches them, against each other and against
- * other use of the block. The first call in a process that is captured waits for what other blocks of the device, and solve, still have to
- * do. Host memory is served too, but then the call waits and must not be captured.
+ * but another thread's solve_block_create, solve that takes memory or first captured call, and a capturing stream gets the work into its
+ * graph. Calls on one block run in the order in which they were made, whatever their streams; launches of a captured graph are ordered by
+ * whoever launches them, against each other and against other use of the block. The first call in a process that is captured waits for what
+ * other blocks of the device, and solve, still have to do. Host memory is served too, but then the call waits and must not be captured.
  * Blocks that share a stream, and solve with them, are about 1 us a call faster at 256 to 1024 rows than on streams of their own (H200).
  * On Hopper a call of at most 32 tokens (in exact, and of solve in exact, 16), made right behind another one on its stream, begins while the
  * kernel before it ends, at the device's highest priority, as long as other streams have no calls of this library. It comes after all that

@@ -35,7 +35,8 @@ pub struct SolveOptions {
 /// Runs the block once: output = block(x), x and output (seq_len, 768), weights SOLVE_WEIGHTS_LEN floats, seq_len 1 or more.
 ///
 /// With device pointers the work is enqueued on the legacy default stream of the device that holds them, and solve returns without waiting;
-/// only a call of more tokens than any before may wait for those before it, to take more memory.
+/// only a call that takes memory may wait for those before it (the first, one of more tokens than any before, the first that is misaligned),
+/// and a call of another thread for that, or for one on host memory.
 /// With host or managed pointers it returns when output is ready. Nothing about x, output or weights is remembered: weights rewritten in
 /// place are seen by the next call. The outcome is in solve_last_status and solve_last_error of the same thread:
 /// SOLVE_STATUS_NULL_POINTER, INVALID_ARGUMENT (seq_len below 1, or a device buffer shorter than its shape), MISALIGNED (not a multiple of 4),
@@ -132,10 +133,10 @@ pub unsafe extern "C" fn solve_block_create(
 ///
 /// On a GPU: x and output are device or managed memory of the block's device. The work is enqueued on stream (a CUstream or cudaStream_t of
 /// that device, null for the legacy default stream; not one of a green context). No memory of the library's is allocated, nothing waited for
-/// but another thread's solve_block_create, and a capturing stream gets the work into its graph. Calls on one block run in the order in which
-/// they were made, whatever their streams; launches of a captured graph are ordered by whoever launches them, against each other and against
-/// other use of the block. The first call in a process that is captured waits for what other blocks of the device, and solve, still have to
-/// do. Host memory is served too, but then the call waits and must not be captured.
+/// but another thread's solve_block_create, solve that takes memory or first captured call, and a capturing stream gets the work into its
+/// graph. Calls on one block run in the order in which they were made, whatever their streams; launches of a captured graph are ordered by
+/// whoever launches them, against each other and against other use of the block. The first call in a process that is captured waits for what
+/// other blocks of the device, and solve, still have to do. Host memory is served too, but then the call waits and must not be captured.
 /// Blocks that share a stream, and solve with them, are about 1 us a call faster at 256 to 1024 rows than on streams of their own (H200).
 /// On Hopper a call of at most 32 tokens (in exact, and of solve in exact, 16), made right behind another one on its stream, begins while the
 /// kernel before it ends, at the device's highest priority, as long as other streams have no calls of this library. It comes after all that
