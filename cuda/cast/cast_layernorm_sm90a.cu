@@ -55,9 +55,7 @@ __device__ __noinline__ void raise_chunk(Observation seen, unsigned* alarms, int
 
 // What a block has seen of a chunk, 512 weights a warp. That all 16 of a thread are small happens next to never, so it is asked for here already.
 __device__ __forceinline__ void report_chunk(const Observation& seen, unsigned* alarms, int matrix) {
-  float squares = seen.squares;
-#pragma unroll
-  for (int lanes = 16; lanes > 0; lanes /= 2) squares += __shfl_xor_sync(~0u, squares, lanes);
+  const float squares = warp_sum(seen.squares);
   const bool usual = TINY_WEIGHT <= seen.largest && seen.largest <= USUAL_WEIGHT && squares <= 512 * usual_squares(512.f);
   if (__syncthreads_or(!usual)) raise_chunk(seen, alarms, matrix);
 }

@@ -7,6 +7,7 @@
 
 #include "common/fragment_sm90a.cuh"
 #include "common/mbarrier_sm90a.cuh"
+#include "common/reduce.cuh"
 #include "exact/exact.cuh"
 
 namespace exact90 {
@@ -127,7 +128,7 @@ __device__ __forceinline__ float4 load_4(const float* p) { return __ldcg(reinter
 
 __device__ __forceinline__ float magnitude(float4 v) { return fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w))); }
 // The power of two for what a warp's lanes have magnitudes of; as numbers their bits are in the same order
-__device__ __forceinline__ float warp_scale(float magnitude) { return scale_for(__uint_as_float(__reduce_max_sync(~0u, __float_as_uint(magnitude)))); }
+__device__ __forceinline__ float warp_scale(float magnitude) { return scale_for(__uint_as_float(warp_max(__float_as_uint(magnitude)))); }
 
 __device__ __forceinline__ uint32_t load_shared_word(uint32_t address) {
   uint32_t v;

@@ -6,6 +6,7 @@
    written, by all SMs, or by those that have nothing else to do meanwhile. */
 #pragma once
 
+#include "common/reduce.cuh"
 #include "common/sync_sm90a.cuh"
 #include "common/tma_sm90a.cuh"
 #include "exact/exact_memory_sm90a.cuh"
@@ -115,9 +116,7 @@ __device__ __forceinline__ void split_slabs(const ExactArgs& args, uint32_t shar
 #pragma unroll 4
     for (int i = 0; i < SLAB_PIECES; i++) seen.add(load_shared_4(now + 16 * thread + i * PIECE_STEP));
     if (OBSERVE) seen.report(args.alarms, SlabPlace(slab).matrix, CHUNK * SLAB / WARPS);
-    float m = seen.largest;
-#pragma unroll
-    for (int lanes = 16; lanes; lanes /= 2) m = fmaxf(m, __shfl_xor_sync(~0u, m, lanes));
+    float m = warp_max(seen.largest);
     if (thread % 32 == 0) reduce[turn * WARPS + thread / 32] = m;
     named_barrier_sync(CONSUMER_BARRIER, CONSUMERS);
     m = 0.f;
@@ -131,7 +130,7 @@ __device__ __forceinline__ void split_slabs(const ExactArgs& args, uint32_t shar
 }
 
 // Where vectors()[i] is in the weights.
-__device__ __forceinline__ int vector_source(int i) {
+__device__ __forceinline__ int place_of_vector(int i) {
   return i < V_GAMMA2   ? GAMMA1 + i
          : i < V_B_QKV  ? GAMMA2 + i - V_GAMMA2
          : i < V_B_ATTN ? B_QKV + i - V_B_QKV
@@ -143,7 +142,7 @@ __device__ __forceinline__ int vector_source(int i) {
 // The alarms about the vectors, of which a warp looks at 32. b_proj, the last one, has none.
 __device__ __forceinline__ void watch_vectors(const ExactArgs& args) {
   for (int i = crew.rank * CONSUMERS + thread_index(); i < V_B_PROJ; i += crew.size * CONSUMERS)
-    watch_vector(args.alarms, vector_source(i), __ldg(args.weights + vector_source(i)));
+    watch_vector(args.alarms, place_of_vector(i), __ldg(args.weights + place_of_vector(i)));
 }
 
 // The vectors, and, when preparing, the alarms about them and the plain weights. All blocks share the work: a load that misses
@@ -156,7 +155,7 @@ __device__ __forceinline__ void copy_vectors(const ExactArgs& args) {
   for (int j = thread; j < each; j += CONSUMERS) {
     const int i = crew.rank * each + j;
     if (i >= LENGTH) break;
-    memory.vectors()[i] = __ldg(args.weights + vector_source(i));
+    memory.vectors()[i] = __ldg(args.weights + place_of_vector(i));
   }
   if (PREPARE) watch_vectors(args);
   const int first = crew.rank * CONSUMERS + thread, step = crew.size * CONSUMERS;

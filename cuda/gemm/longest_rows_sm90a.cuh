@@ -4,6 +4,7 @@
 #include <cuda_fp16.h>
 
 #include "common/fragment_sm90a.cuh"
+#include "common/reduce.cuh"
 #include "dims.h"
 
 constexpr int LONGEST_ROWS = 2 * 2 * HEADS, LONGEST_LINE = 32;  // numbers, and floats from one head to the next
@@ -12,7 +13,7 @@ __device__ __forceinline__ int longest_at(int half) { return half / 2 * LONGEST_
 
 // Of numbers that are not negative; a NaN is the largest of all
 __device__ __forceinline__ float larger(float x, float y) { return __uint_as_float(max(__float_as_uint(x), __float_as_uint(y))); }
-__device__ __forceinline__ float warp_largest(float x) { return __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(x) & 0x7fffffff)); }
+__device__ __forceinline__ float warp_largest(float x) { return __uint_as_float(warp_max(__float_as_uint(x) & 0x7fffffff)); }
 
 constexpr float LOST_SQUARES = 1.0f / 131072;  // at most, of 32 numbers of which the squares are too small for a half
 

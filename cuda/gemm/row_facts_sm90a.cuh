@@ -1,7 +1,7 @@
 /* LN2 without an exchange between the blocks of a row, for prepared weights. gamma2 is in W_fc, whose columns have mean zero, and beta2 in b_fc
    (cast/fold_layernorm2_sm90a.cu). So FC wants x1 times any scale, less any number that is the same for a row: the centre, which x1's mean is not
-   far from (or W_attn raises an alarm), keeps fp16's bits, and the scale, a power of two within a factor of some hundreds of the reciprocal spread, its range. The first kernel
-   of the chain knows both. What LN2 divides by comes behind the product, from sums that the attention projection leaves. */
+   far from (or W_attn raises an alarm), keeps fp16's bits, and the scale, a power of two within a factor of some hundreds of the reciprocal spread,
+   its range. The first kernel of the chain knows both. What LN2 divides by comes behind the product, from sums that the attention projection leaves. */
 #pragma once
 #include <cstdint>
 #include "common/copy_sm90a.cuh"

@@ -7,6 +7,7 @@
    however far the mean is from zero. */
 #pragma once
 
+#include "common/reduce.cuh"
 #include "common/sync_sm90a.cuh"
 #include "small/exchange.cuh"
 #include "small/layout.cuh"
@@ -89,21 +90,16 @@ struct Row {
  * goes to place 8 t + 4 h + i. */
 __device__ __forceinline__ void normalize_row(const Row& x, const Row& gamma, const Row& beta, Blocked<__half, D>& to,
                                               int row) {
-  const auto sum_over_warp = [](float v) {
-#pragma unroll
-    for (int d = 16; d; d /= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
-    return v;
-  };
   float sum = 0, square = 0;
 #pragma unroll
   for (int i = 0; i < 6; ++i) sum += (x.v[i].x + x.v[i].y) + (x.v[i].z + x.v[i].w);
-  const float mean = sum_over_warp(sum) * (1.0f / D);
+  const float mean = warp_sum(sum) * (1.0f / D);
 #pragma unroll
   for (int i = 0; i < 6; ++i) {
     const float4 d = make_float4(x.v[i].x - mean, x.v[i].y - mean, x.v[i].z - mean, x.v[i].w - mean);
     square += (d.x * d.x + d.y * d.y) + (d.z * d.z + d.w * d.w);
   }
-  const float scale = rsqrtf(sum_over_warp(square) * (1.0f / D) + LN_EPS);
+  const float scale = rsqrtf(warp_sum(square) * (1.0f / D) + LN_EPS);
 #pragma unroll
   for (int i = 0; i < 6; ++i) {
     const int k = x.feature(i);
