@@ -32,7 +32,8 @@ const LOOKS: [Duration; 3] = [Duration::from_millis(150), Duration::from_millis(
 const RESTLESS: f64 = 0.03;
 const _: () = assert!(LOOKS[2].as_millis() as f64 * RESTLESS > ROUNDING.as_millis() as f64);
 
-type Sprung = Result<String, Failure>;
+/// What a trap found, in words.
+pub type Sprung = Result<String, Failure>;
 
 /// All traps.
 pub fn spring(grade: &mut Grade<'_>, rig: &mut Rig) -> Result<(), Failure> {
@@ -144,7 +145,7 @@ fn repeated(grade: &mut Grade<'_>, rig: &mut Rig, bases: &[Base], stream: Stream
 }
 
 /// Between calls nothing is to be done: whoever works then keeps caches warm, or gets ahead of the next call.
-fn rests(rig: &mut Rig) -> Sprung {
+pub fn rests(rig: &mut Rig) -> Sprung {
     let mut share = 0.0;
     // Pools of threads spin for a while before they sleep.
     for look in LOOKS {

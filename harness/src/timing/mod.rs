@@ -18,6 +18,7 @@ use crate::report::Speed;
 use crate::rig::{Done, Rig};
 use crate::rng::Stream;
 use crate::stats::Summary;
+use crate::traps;
 
 /// Samples of one kind of measurement.
 #[derive(Default)]
@@ -77,6 +78,10 @@ pub fn measure(grade: &mut Grade<'_>, rig: &mut Rig) -> Result<(), Failure> {
             per_call::measure(grade, rig, seq).map_err(during)?;
         }
         clocks::agree(grade, rig, seq).map_err(during)?;
+        if grade.plan.traps {
+            // Who works on between calls may do so at some lengths only.
+            traps::rests(rig).map_err(during)?;
+        }
     }
     Ok(())
 }
