@@ -26,7 +26,7 @@ pub fn ends(path: &Path) -> Result<(), Failure> {
 pub fn check(path: &Path, capability: Option<(i32, i32)>) -> Result<(), Failure> {
     let failed = |why: &str| failed(path, why);
     let bytes = std::fs::read(path).map_err(|e| failed(&e.to_string()))?;
-    elf(&bytes).map_err(|why| failed(&why))?;
+    elf(&bytes).map_err(|why| failed(&source(path).unwrap_or(why)))?;
     let kernels = kernels(&bytes);
     if let Some(capability) = capability
         && !kernels.is_empty()
@@ -39,6 +39,18 @@ pub fn check(path: &Path, capability: Option<(i32, i32)>) -> Result<(), Failure>
         return Err(failed(&format!("its kernels are for {}, this GPU is sm_{major}{minor}", names.join(", "))));
     }
     Ok(())
+}
+
+/// What is said of a source file that is not compiled here.
+fn source(path: &Path) -> Option<String> {
+    let compiler = match path.extension()?.to_str()? {
+        "c" => "cc",
+        "cc" | "cpp" | "cxx" => "c++",
+        _ => return None,
+    };
+    let (source, library) = (path.display(), path.with_extension("so"));
+    let make = format!("{compiler} -O3 -shared -fPIC {source} -o {}", library.display());
+    Some(format!("only .cu files are compiled here, make a library of it: {make}"))
 }
 
 fn word<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
@@ -57,7 +69,7 @@ fn long(bytes: &[u8], at: usize) -> usize {
     word(bytes, at).map_or(0, u64::from_le_bytes) as usize
 }
 
-/// The header, and whether the file is as long as its segments say (ELF-64: e_machine, e_phoff, e_phentsize, e_phnum).
+/// The header, and whether the file is as long as its segments say (ELF-64: e_type, e_machine, e_phoff, e_phentsize, e_phnum).
 fn elf(bytes: &[u8]) -> Result<(), String> {
     if !bytes.starts_with(b"\x7fELF") || bytes.len() < 64 {
         return Err("it is no library".into());
@@ -73,6 +85,11 @@ fn elf(bytes: &[u8]) -> Result<(), String> {
             other => format!("another processor (ELF machine {other}, class {class})"),
         };
         return Err(format!("it is for {of}"));
+    }
+    if short(bytes, 16) == 1 {
+        return Err(
+            "it is an object file, not linked: cc -shared makes a library of it, if it was compiled with -fPIC".into(),
+        );
     }
     let (table, size) = (long(bytes, 32), short(bytes, 54));
     let segment = |i: usize| table.saturating_add(i * size);

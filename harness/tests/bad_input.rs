@@ -18,7 +18,11 @@ fn every_bad_input_has_its_exit_code_and_its_words() {
     write("text.so", "this is no library\n");
     write("broken.cu", "extern \"C\" void solve(const float*, float*, const float*, int) { not_declared(); }\n");
     write("baseline.json", "{\"schema\": 1}\n");
+    write("base.c", "void solve(const float* x, float* output, const float* weights, int seq_len) {}\n");
     let no_solve = candidate("no_solve", &folder);
+    let (object, no_extern) = (path("base.o"), path("no_extern.so"));
+    build("CC", "cc", &["-c", &path("base.c"), "-o", &object]);
+    build("CXX", "c++", &["-x", "c++", "-shared", "-fPIC", &path("base.c"), "-o", &no_extern]);
     let honest = candidate("honest_plain", &folder);
 
     let library = std::fs::read(&honest).expect("the library that was built");
@@ -39,7 +43,7 @@ fn every_bad_input_has_its_exit_code_and_its_words() {
     let short = ["--device", "cpu", "--suite", "official", "--max-case", "2", "--no-timing"];
     let (pipe, source_pipe) = (path("pipe.so"), path("pipe.cu"));
     assert!(Command::new("mkfifo").args([&pipe, &source_pipe]).status().expect("mkfifo").success());
-    let table: [(&[&str], i32, &str); 22] = [
+    let table: [(&[&str], i32, &str); 25] = [
         (&[&missing], 10, "cannot be loaded: No such file"),
         (&[&text], 10, "cannot be loaded: it is no library"),
         (&[&empty], 10, "cannot be loaded: it is no library"),
@@ -51,7 +55,10 @@ fn every_bad_input_has_its_exit_code_and_its_words() {
         (&[&narrow], 10, "cannot be loaded: it is for "),
         (&[&half], 10, "cannot be loaded: the file is cut short"),
         (&[&path("nothing.cu")], 10, "does not exist"),
+        (&[&path("base.c")], 10, "only .cu files are compiled here"),
+        (&[&object], 10, "cannot be loaded: it is an object file"),
         (&[&no_solve], 10, "has no symbol solve"),
+        (&[&no_extern], 10, "declare it extern \"C\""),
         (&[&honest, "--api", "prepared"], 10, "has no symbol solve_block_create"),
         (&[&honest, "--baseline", &baseline], 2, "is no report"),
         (&[&honest, "--baseline", &absent], 2, "is no report"),
@@ -71,6 +78,12 @@ fn every_bad_input_has_its_exit_code_and_its_words() {
     }
     source_file(&broken);
     nothing_runs(&folder);
+}
+
+/// Runs a compiler, the one that this variable names or else this one.
+fn build(variable: &str, compiler: &str, arguments: &[&str]) {
+    let compiler = std::env::var(variable).unwrap_or_else(|_| compiler.into());
+    assert!(Command::new(compiler).args(arguments).status().expect("a compiler").success());
 }
 
 /// Where nothing is asked for, nothing has passed.

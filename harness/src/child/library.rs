@@ -53,6 +53,9 @@ pub struct Candidate {
     error: Option<Text>,
 }
 
+/// What a C++ compiler calls the function where nothing tells it that C is to call it.
+const CPP_SOLVE: &str = "_Z5solvePKfPfS0_i";
+
 fn load_failed(message: String) -> Failure {
     Failure::new(Reason::Load, message)
 }
@@ -79,7 +82,10 @@ impl Candidate {
             .map_err(|e| load_failed(format!("{} cannot be loaded: {}", path.display(), told(&e))))?;
         let load_ms = start.elapsed().as_secs_f64() * 1e3;
         let missing = |name: &str| load_failed(format!("{} has no symbol {name}", path.display()));
-        let solve = symbol(&library, "solve").ok_or_else(|| missing("solve"))?;
+        let solve = symbol(&library, "solve").ok_or_else(|| match symbol::<Solve>(&library, CPP_SOLVE) {
+            Some(_) => missing("solve, but a C++ function of that name: declare it extern \"C\""),
+            None => missing("solve"),
+        })?;
         let block = (|| {
             Some(Block {
                 create: symbol(&library, "solve_block_create")?,
