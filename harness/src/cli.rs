@@ -74,7 +74,7 @@ pub struct Calls {
     #[arg(long, default_value = "solve")]
     pub api: Api,
     /// Lower architecture for a library that honours SOLVE_ARCH
-    #[arg(long, value_name = "sm75|sm80")]
+    #[arg(long, value_parser = ["sm75", "sm80", "sm90a"])]
     pub arch: Option<String>,
     /// Precision to ask for (SOLVE_PRECISION) and to hold the candidate to; without it, fast on the hard suite
     #[arg(long)]

@@ -69,7 +69,8 @@ pub fn plan(calls: &Calls, args: &Grading, device: Device, gpu: Option<&Gpu>) ->
 
 /// What is said of options that change nothing on this device.
 pub fn without_effect(calls: &Calls, args: &Grading, device: Device) -> Option<String> {
-    let given = [("--copies", calls.copies), ("--processes", args.processes.is_some())];
+    let given =
+        [("--arch", calls.arch.is_some()), ("--copies", calls.copies), ("--processes", args.processes.is_some())];
     let given: Vec<&str> = given.into_iter().filter(|option| option.1).map(|option| option.0).collect();
     let idle = device == Device::Cpu && !given.is_empty();
     idle.then(|| format!("Of no effect on a CPU: {}.", given.join(", ")))

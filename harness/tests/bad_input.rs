@@ -43,7 +43,7 @@ fn every_bad_input_has_its_exit_code_and_its_words() {
     let short = ["--device", "cpu", "--suite", "official", "--max-case", "2", "--no-timing"];
     let (pipe, source_pipe) = (path("pipe.so"), path("pipe.cu"));
     assert!(Command::new("mkfifo").args([&pipe, &source_pipe]).status().expect("mkfifo").success());
-    let table: [(&[&str], i32, &str); 25] = [
+    let table: [(&[&str], i32, &str); 26] = [
         (&[&missing], 10, "cannot be loaded: No such file"),
         (&[&text], 10, "cannot be loaded: it is no library"),
         (&[&empty], 10, "cannot be loaded: it is no library"),
@@ -65,6 +65,7 @@ fn every_bad_input_has_its_exit_code_and_its_words() {
         (&[&honest, "--baseline", &(here.clone() + "/")], 2, "Is a directory"),
         (&[&honest, "--fail-on-regression", "2"], 2, "--baseline"),
         (&[&honest, "--seq", "0"], 2, "is no length"),
+        (&[&honest, "--arch", "foo"], 2, "'foo' for '--arch <ARCH>'"),
         (&[&honest, "--timeout", "nan"], 2, "no number of seconds"),
         (&[&honest, "--json", "/nonexistent/report.json"], 2, "cannot be written"),
         (&["--no-such-flag"], 2, "--no-such-flag"),
@@ -137,8 +138,9 @@ fn options_that_would_be_ignored_are_refused_or_told() {
         let (code, said) = graded(arguments);
         assert!(code == 2 && said.contains(words), "{arguments:?}: {code}:\n{said}");
     }
-    let (code, said) = graded(&["a.so", "--device", "cpu", "--no-timing", "--copies", "--processes", "2"]);
-    assert!(code == 10 && said.contains("Of no effect on a CPU: --copies, --processes."), "{code}:\n{said}");
+    let idle = ["--arch", "sm80", "--copies", "--processes", "2"];
+    let (code, said) = graded(&[&["a.so", "--device", "cpu", "--no-timing"], &idle[..]].concat());
+    assert!(code == 10 && said.contains("Of no effect on a CPU: --arch, --copies, --processes."), "{code}:\n{said}");
 }
 
 /// A report for a pipe comes once, whole.
