@@ -14,7 +14,8 @@ use crate::reason::{self, Failure, Reason};
 
 /// Grades libraries that export solve(): correctness first, then speed.
 #[derive(Parser)]
-#[command(name = "harness/run", version, after_help = reason::help(), args_conflicts_with_subcommands = true)]
+#[command(name = "harness/run", bin_name = "harness/run", version)]
+#[command(after_help = reason::help(), args_conflicts_with_subcommands = true)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,

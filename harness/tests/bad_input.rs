@@ -43,7 +43,7 @@ fn every_bad_input_has_its_exit_code_and_its_words() {
     let short = ["--device", "cpu", "--suite", "official", "--max-case", "2", "--no-timing"];
     let (pipe, source_pipe) = (path("pipe.so"), path("pipe.cu"));
     assert!(Command::new("mkfifo").args([&pipe, &source_pipe]).status().expect("mkfifo").success());
-    let table: [(&[&str], i32, &str); 26] = [
+    let table: [(&[&str], i32, &str); 27] = [
         (&[&missing], 10, "cannot be loaded: No such file"),
         (&[&text], 10, "cannot be loaded: it is no library"),
         (&[&empty], 10, "cannot be loaded: it is no library"),
@@ -69,6 +69,7 @@ fn every_bad_input_has_its_exit_code_and_its_words() {
         (&[&honest, "--timeout", "nan"], 2, "no number of seconds"),
         (&[&honest, "--json", "/nonexistent/report.json"], 2, "cannot be written"),
         (&["--no-such-flag"], 2, "--no-such-flag"),
+        (&["doctor", "--no-such-flag"], 2, "Usage: harness/run doctor"),
         (&[&honest], 0, "PASS"),
     ];
     for (arguments, code, words) in table {
