@@ -46,9 +46,6 @@ fn architecture(gpu: Option<&Gpu>) -> String {
 /// Compiles a `.cu` file into a library in `folder`.
 pub fn compile(source: &Path, folder: &Path, gpu: Option<&Gpu>) -> Result<PathBuf, Failure> {
     let load = |message: String| Failure::new(Reason::Load, message);
-    if !source.exists() {
-        return Err(load(format!("{} does not exist", source.display())));
-    }
     let nvcc = find().ok_or_else(|| {
         Failure::new(Reason::Environment, format!("{} cannot be compiled: {}", source.display(), none()))
     })?;
@@ -76,6 +73,21 @@ pub fn compile(source: &Path, folder: &Path, gpu: Option<&Gpu>) -> Result<PathBu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::Scratch;
+
+    #[test]
+    fn what_does_not_compile_is_told_in_the_compilers_words() {
+        let folder = Scratch::new().unwrap();
+        let source = folder.path().join("broken.cu");
+        std::fs::write(&source, "void f() { not_declared(); }\n").unwrap();
+        let failure = compile(&source, folder.path(), None).unwrap_err();
+        let (reason, words) = match find() {
+            Some(_) => (Reason::Load, "broken.cu does not compile:\n"),
+            None => (Reason::Environment, "broken.cu cannot be compiled: no nvcc"),
+        };
+        assert!(failure.reason == reason && failure.message.contains(words), "{failure}");
+        assert_eq!(failure.message.contains("not_declared"), reason == Reason::Load, "{failure}");
+    }
 
     #[test]
     fn the_oldest_release_is_that_of_the_build() {

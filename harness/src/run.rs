@@ -128,11 +128,15 @@ pub fn library(path: &Path, plan: &Plan, scratch: &Scratch, gpu: Option<&Gpu>) -
     if path.extension().is_none_or(|e| e != "cu") {
         return Ok(path.to_path_buf());
     }
-    let library = compiler::compile(path, scratch.path(), gpu)?;
-    match plan.device {
-        Device::Cuda => Ok(library),
-        Device::Cpu => Err(Failure::new(Reason::Environment, "a .cu candidate needs a GPU")),
+    if !path.exists() {
+        return Err(Failure::new(Reason::Load, format!("{} does not exist", path.display())));
     }
+    // Nothing is compiled that could not run: the exit code is the same with and without a compiler.
+    if plan.device == Device::Cpu {
+        let message = format!("{} cannot be graded on the CPU: a .cu candidate needs a GPU", path.display());
+        return Err(Failure::new(Reason::Environment, message));
+    }
+    compiler::compile(path, scratch.path(), gpu)
 }
 
 /// A folder for compiled candidates, gone at the end.

@@ -78,7 +78,8 @@ fn every_bad_input_has_its_exit_code_and_its_words() {
         let (got, said) = graded(&all);
         assert!(got == code && said.contains(words), "{all:?}: expected {code} and {words:?}, got {got}:\n{said}");
     }
-    source_file(&broken);
+    let (code, said) = graded(&[&broken, "--device", "cpu", "--no-timing"]);
+    assert!(code == 23 && said.contains("needs a GPU") && !said.contains("not_declared"), "{code}:\n{said}");
     nothing_runs(&folder);
 }
 
@@ -243,13 +244,6 @@ fn an_interrupt_ends_the_candidate_and_its_daemons() {
         nothing_runs(&folder);
         assert_eq!(std::fs::read_dir(&temporary).expect("the folder").count(), 0, "left after SIG{signal}");
     }
-}
-
-/// A source file that does not compile is answered in the compiler's own words; without a compiler with 23.
-fn source_file(broken: &str) {
-    let (code, said) = graded(&[broken, "--device", "cpu", "--no-timing"]);
-    let compiled = code == 10 && said.contains("not_declared");
-    assert!(compiled || (code == 23 && said.contains("no nvcc")), "{code}:\n{said}");
 }
 
 #[test]
