@@ -89,6 +89,38 @@ fn build(variable: &str, compiler: &str, arguments: &[&str]) {
     assert!(Command::new(compiler).args(arguments).status().expect("a compiler").success());
 }
 
+/// What is wrong has a place, the first there is.
+#[test]
+fn a_failure_says_where() {
+    let folder = folder("where");
+    let writes_all = "for (int i = 0; i < 768 * seq_len; i++) output[i] = x[i];";
+    for (i, (does, code, words)) in [
+        ("output[-3] = output[-2] = 1;", 14, "2 floats before output were written, first at output[-3]"),
+        ("((float*)x)[768 * seq_len] = 1;", 14, "1 float behind x was written, first at x[768]"),
+        ("((float*)weights)[7087872 + 9] = 1;", 14, "1 float behind weights was written, first at weights[7087881]"),
+        ("((float*)x)[5] = 9;", 15, "1 float of x was changed, first at row 0 column 5"),
+        (
+            "((float*)weights)[70] = ((float*)weights)[90] = 9;",
+            15,
+            "2 floats of weights were changed, first at weights[70]",
+        ),
+        ("output[7] = 0.0 / 0.0;", 13, "1 of 768 outputs are NaN or infinite, first at row 0 column 7"),
+        ("memcpy(output + 8, kept, 16);", 13, "4 of 768 outputs were never written, first at row 0 column 8"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let source = format!(
+            "#include <string.h>\nvoid solve(const float* x, float* output, const float* weights, int seq_len) {{\n\
+             float kept[4]; memcpy(kept, output + 8, 16); {writes_all} {does} }}\n"
+        );
+        let library = compiled(&format!("wrong{i}"), &source, &folder);
+        let (got, said) =
+            graded(&[&library, "--device", "cpu", "--suite", "official", "--max-case", "1", "--no-timing"]);
+        assert!(got == code && said.contains(words), "{does}: expected {code} and {words:?}, got {got}:\n{said}");
+    }
+}
+
 /// Where nothing is asked for, nothing has passed.
 #[test]
 fn what_asks_for_nothing_is_no_pass() {

@@ -4,6 +4,7 @@ use super::{Done, Manner, Rig};
 use crate::arena::Place;
 use crate::check;
 use crate::content::Content;
+use crate::dims::D;
 use crate::reason::{Failure, Reason};
 
 /// How long work that is still running gets before it is called missing.
@@ -78,8 +79,9 @@ impl Rig {
                 let message = "the output of the call before was written once more: old addresses are remembered";
                 return Err(Failure::new(Reason::Caching, message));
             }
-            let message = format!("{} floats {side} {name} were written", hits.len());
-            return Err(Failure::new(Reason::OutOfBounds, message));
+            let message = floats(hits.len(), &format!("{side} {name}"), "written");
+            let first = hits[0] as isize - place.at as isize;
+            return Err(Failure::new(Reason::OutOfBounds, format!("{message}, first at {name}[{first}]")));
         }
         Ok(())
     }
@@ -87,11 +89,13 @@ impl Rig {
     fn unchanged(&mut self, place: Place, was: &[f32], name: &str) -> Result<(), Failure> {
         let now = self.read(place)?;
         let changed = differing(&now, was);
+        let differ = |(a, b): (&f32, &f32)| a.to_bits() != b.to_bits();
+        let first = (changed > 0).then(|| now.iter().zip(was).position(differ)).flatten();
         self.scratch = now;
-        if changed > 0 {
-            return Err(Failure::new(Reason::InputModified, format!("{changed} floats of {name} were changed")));
-        }
-        Ok(())
+        let Some(first) = first else { return Ok(()) };
+        let first = if name == "x" { row_and_column(first) } else { format!("{name}[{first}]") };
+        let message = floats(changed, &format!("of {name}"), "changed");
+        Err(Failure::new(Reason::InputModified, format!("{message}, first at {first}")))
     }
 
     fn same_as_snapshot(&mut self, output: &[f32]) -> Result<(), Failure> {
@@ -100,8 +104,9 @@ impl Rig {
         self.scratch = snapshot;
         if late > 0 {
             let message = format!(
-                "{late} floats of the output were written after the call was over on the default stream: work was \
-                 still running at return (another stream, or a thread)"
+                "{} after the call was over on the default stream: work was still running at return (another stream, \
+                 or a thread)",
+                floats(late, "of the output", "written")
             );
             return Err(Failure::new(Reason::DeferredWork, message));
         }
@@ -115,23 +120,34 @@ impl Rig {
         let late = differing(&now, was);
         self.scratch = now;
         if late > 0 {
-            let message = format!("{late} floats of the output were written after the call had returned");
+            let message = format!("{} after the call had returned", floats(late, "of the output", "written"));
             return Err(Failure::new(Reason::DeferredWork, message));
         }
         Ok(())
     }
 
     fn all_written(&self, output: &[f32]) -> Result<(), Failure> {
-        let count = |f: fn(&f32, u32) -> bool| output.iter().filter(|v| f(v, self.poison)).count();
-        let unwritten = count(|v, poison| v.to_bits() == poison);
-        let not_finite = count(|v, _| !v.is_finite());
-        let message = match (unwritten, not_finite) {
-            (0, 0) => return Ok(()),
-            (0, n) => format!("{n} of {} outputs are NaN or infinite", output.len()),
-            (n, _) => format!("{n} of {} outputs were never written", output.len()),
-        };
-        Err(Failure::new(Reason::NotFiniteOrUnwritten, message))
+        let unwritten = told(output, "were never written", |v| v.to_bits() == self.poison);
+        let told = unwritten.or_else(|| told(output, "are NaN or infinite", |v| !v.is_finite()));
+        told.map_or(Ok(()), |message| Err(Failure::new(Reason::NotFiniteOrUnwritten, message)))
     }
+}
+
+/// How many outputs are like this, where there are any, and which is the first.
+fn told(output: &[f32], what: &str, like_this: impl Fn(&f32) -> bool) -> Option<String> {
+    let first = output.iter().position(&like_this)?;
+    let count = output.iter().filter(|v| like_this(v)).count();
+    Some(format!("{count} of {} outputs {what}, first at {}", output.len(), row_and_column(first)))
+}
+
+/// A place in x or the output.
+fn row_and_column(at: usize) -> String {
+    format!("row {} column {}", at / D, at % D)
+}
+
+/// So many floats, where they are and what was done to them.
+fn floats(count: usize, place: &str, done: &str) -> String {
+    if count == 1 { format!("1 float {place} was {done}") } else { format!("{count} floats {place} were {done}") }
 }
 
 fn differing(a: &[f32], b: &[f32]) -> usize {
