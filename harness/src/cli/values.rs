@@ -6,7 +6,7 @@ use clap::builder::RangedU64ValueParser;
 #[derive(Clone, Debug)]
 pub struct Seqs(pub Vec<usize>);
 
-/// A list or a range of lengths.
+/// A list or a range of lengths. One that is named twice is measured once: nobody could tell the rows apart.
 pub fn seqs(text: &str) -> Result<Seqs, String> {
     let number = |s: &str| match s.trim().parse::<usize>() {
         Ok(n) if (1..=131_072).contains(&n) => Ok(n),
@@ -22,7 +22,14 @@ pub fn seqs(text: &str) -> Result<Seqs, String> {
         }
         return if seqs.is_empty() { Err("an empty range".into()) } else { Ok(Seqs(seqs)) };
     }
-    text.split(',').map(number).collect::<Result<Vec<_>, _>>().map(Seqs)
+    let mut seqs = Vec::new();
+    for seq in text.split(',') {
+        let seq = number(seq)?;
+        if !seqs.contains(&seq) {
+            seqs.push(seq);
+        }
+    }
+    Ok(Seqs(seqs))
 }
 
 /// A count of what there is to be.
@@ -64,6 +71,7 @@ mod tests {
     #[test]
     fn lengths_parse() {
         assert_eq!(seqs("1,16,1024").unwrap().0, [1, 16, 1024]);
+        assert_eq!(seqs("32,16, 32,8,16").unwrap().0, [32, 16, 8]);
         assert_eq!(seqs("128:1024:x2").unwrap().0, [128, 256, 512, 1024]);
         for bad in ["", "0", "a", "1:2", "4:2:x2", "1:8:x1", "1:8:2", "-1", "999999999"] {
             assert!(seqs(bad).is_err(), "{bad}");
