@@ -38,9 +38,13 @@ fn a_failed_run_replaces_no_good_baseline() {
     let kept = || std::fs::read_to_string(&path).expect("the baseline");
 
     // Better than nothing, until there is a good one.
-    assert_eq!(run(&wrong, &["--save-baseline", baseline]).0, 12);
-    assert!(kept().contains("one_wrong.so"));
-    assert_eq!(run(&honest, &["--save-baseline", baseline]).0, 0);
+    let (code, said) = run(&wrong, &["--save-baseline", baseline]);
+    let words = "kept.json; what failed in it is not compared: one_wrong.so (wrong-answer)";
+    assert!(code == 12 && kept().contains("one_wrong.so") && said.contains(words), "{code}:\n{said}");
+    let (code, said) = run(&honest, &["--baseline", baseline]);
+    assert!(code == 0 && said.contains("failed in the baseline (wrong-answer)"), "{code}:\n{said}");
+    let (code, said) = run(&honest, &["--save-baseline", baseline]);
+    assert!(code == 0 && said.contains(&format!("baseline kept in {baseline}\n")), "{code}:\n{said}");
     let good = kept();
     assert!(good.contains("honest_plain.so") && !good.contains("one_wrong.so"));
     let (code, said) = run(&wrong, &["--save-baseline", baseline]);

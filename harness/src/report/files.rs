@@ -58,7 +58,7 @@ impl<'a> Files<'a> {
         if let (Some(path), Some(outcome)) = (self.baseline(), &report.outcome) {
             match spared(&path, outcome.reason) {
                 Some(sentence) => ui.line(&sentence),
-                None => written.push(json::write(&path, report)),
+                None => written.push(json::write(&path, report).map(|()| ui.line(&kept(&path, report)))),
             }
         }
         all_or_failures(written)
@@ -69,6 +69,14 @@ impl<'a> Files<'a> {
 pub fn spared(path: &Path, outcome: Reason) -> Option<String> {
     let spared = outcome != Reason::Pass && path.is_file();
     spared.then(|| format!("{} is left as it was, because this run failed ({outcome})", path.display()))
+}
+
+/// What is said of a baseline, which may hold what nothing is compared with.
+fn kept(path: &Path, report: &Report) -> String {
+    let failed = report.candidates.iter().filter(|c| c.verdict.reason != Reason::Pass);
+    let failed: Vec<String> = failed.map(|c| format!("{} ({})", c.name, c.verdict.reason)).collect();
+    let kept = format!("baseline kept in {}", path.display());
+    if failed.is_empty() { kept } else { format!("{kept}; what failed in it is not compared: {}", failed.join(", ")) }
 }
 
 /// All failures as one.

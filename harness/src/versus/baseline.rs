@@ -38,23 +38,35 @@ pub struct Compared {
 }
 
 /// Compares what both reports measured on the same processor through the same entry point, with the same kernels and in the same precision: such candidates
-/// in their order, times of the same kind.
+/// in their order, times of the same kind. The times of one that failed say nothing.
 pub fn compare(old: &Report, new: &Report) -> Compared {
     let mut compared = Compared::default();
-    let mut before: Vec<&Candidate> = timed(old).collect();
-    for c in timed(new) {
-        match before.iter().position(|b| conditions(old, b) == conditions(new, c)) {
-            Some(at) => of_candidates(before.remove(at), c, &mut compared),
-            None => compared.left_out.push(format!("{} has no times in the baseline", described(new, c))),
+    let mut before: Vec<&Candidate> = told(old).collect();
+    for c in told(new) {
+        let like = before.iter().position(|b| conditions(old, b) == conditions(new, c)).map(|at| before.remove(at));
+        let why = failed(old, like, " in the baseline").or_else(|| failed(new, Some(c), ""));
+        match (like, why) {
+            (_, Some(why)) => compared.left_out.push(why),
+            (Some(like), None) => of_candidates(like, c, &mut compared),
+            (None, None) => compared.left_out.push(format!("{} has no times in the baseline", described(new, c))),
         }
     }
-    let gone = before.into_iter().map(|b| format!("{} has times in the baseline only", described(old, b)));
-    compared.left_out.extend(gone);
+    for b in before {
+        let only = || format!("{} has times in the baseline only", described(old, b));
+        compared.left_out.push(failed(old, Some(b), " in the baseline").unwrap_or_else(only));
+    }
     compared
 }
 
-fn timed(report: &Report) -> impl Iterator<Item = &Candidate> {
-    report.candidates.iter().filter(|c| c.speed.iter().any(|s| s.headline))
+/// Candidates that have times, or none because they failed.
+fn told(report: &Report) -> impl Iterator<Item = &Candidate> {
+    report.candidates.iter().filter(|c| c.verdict.reason != Reason::Pass || c.speed.iter().any(|s| s.headline))
+}
+
+/// What is said of a candidate whose times say nothing.
+fn failed(report: &Report, c: Option<&Candidate>, when: &str) -> Option<String> {
+    let c = c.filter(|c| c.verdict.reason != Reason::Pass)?;
+    Some(format!("{} failed{when} ({})", described(report, c), c.verdict.reason))
 }
 
 /// Where these differ, times say nothing about the libraries.
@@ -65,7 +77,8 @@ fn conditions<'a>(report: &'a Report, c: &'a Candidate) -> [&'a str; 5] {
 }
 
 fn described(report: &Report, c: &Candidate) -> String {
-    format!("{} ({})", c.name, conditions(report, c).join(", "))
+    let conditions = conditions(report, c).into_iter().filter(|word| !word.is_empty());
+    format!("{} ({})", c.name, conditions.collect::<Vec<_>>().join(", "))
 }
 
 fn of_candidates(old: &Candidate, new: &Candidate, compared: &mut Compared) {
@@ -145,6 +158,25 @@ mod tests {
         let left_out = [
             "c (A, cuda, solve, sm80, fast) has no times in the baseline",
             "a (A, cuda, prepared, sm80, fast) has times in the baseline only",
+        ];
+        assert_eq!(compared.left_out, left_out);
+    }
+
+    #[test]
+    fn what_failed_is_compared_with_nothing() {
+        let names = |names: [&'static str; 3]| report("A", "cuda", &names.map(|name| (name, "solve", "fast")));
+        let (mut old, mut new) = (names(["a", "b", "c"]), names(["d", "e", "f"]));
+        let wrong = || crate::report::Verdict::from(Failure::new(Reason::WrongAnswer, "wrong"));
+        old.candidates[0].verdict = wrong();
+        // It failed before it was timed.
+        new.candidates[1].verdict = wrong();
+        new.candidates[1].speed.clear();
+        let compared = compare(&old, &new);
+        let pairs: Vec<_> = compared.comparisons.iter().map(|c| (c.a.as_str(), c.b.as_str())).collect();
+        assert_eq!(pairs, [("c (baseline)", "f")]);
+        let left_out = [
+            "a (A, cuda, solve, sm80, fast) failed in the baseline (wrong-answer)",
+            "e (A, cuda, solve, sm80, fast) failed (wrong-answer)",
         ];
         assert_eq!(compared.left_out, left_out);
     }
