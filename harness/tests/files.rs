@@ -114,6 +114,30 @@ fn every_file_says_how_the_run_ended() {
     }
 }
 
+/// The last lines, and those that the verdict has not told yet.
+#[test]
+fn what_a_failed_candidate_printed_is_told() {
+    let folder = folder("printed");
+    let path = |name: &str| folder.join(name).to_str().expect("a path in UTF-8").to_string();
+    let source = |end: &str| {
+        format!(
+            "#include <stdio.h>\n#include <stdlib.h>\n\
+             void solve(const float* x, float* output, const float* weights, int seq_len) {{\n\
+             for (int i = 0; i < 9; i++) printf(\"<line %d>\\n\", i);\nfflush(stdout); {end} }}\n"
+        )
+    };
+    let files = ["--md", &path("r.md"), "--html", &path("r.html")];
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).expect("the file was written");
+    let (code, said) = run(&compiled("silent", &source(""), &folder), &files);
+    assert!(code == 13 && said.contains("  it printed: <line 7>\n  it printed: <line 8>\n"), "{code}:\n{said}");
+    assert!(!said.contains("<line 3>\n  it printed: <line 4>"), "{said}");
+    assert!(read("r.md").contains("It printed:\n\n    <line 4>\n"), "{}", read("r.md"));
+    assert!(read("r.html").contains("it printed: &lt;line 8&gt;"));
+    let (code, said) = run(&compiled("aborts", &source("abort();"), &folder), &[]);
+    assert!(code == 11 && said.contains("its last words: <line 8>\n  it printed: <line 3>"), "{code}:\n{said}");
+    assert_eq!(said.matches("it printed: <line 8>").count(), 0, "{said}");
+}
+
 /// A candidate's words neither move the reader's cursor nor spoil a file.
 #[test]
 fn control_characters_reach_no_terminal_and_no_file() {

@@ -14,6 +14,7 @@ pub fn render(report: &Report) -> String {
         let passed = c.accuracy.iter().filter(|r| r.pass).count();
         let _ = writeln!(out, "## {}\n", c.name);
         let _ = writeln!(out, "**{}** (exit code {}): {}\n", c.verdict.reason, c.verdict.exit_code, c.verdict.message);
+        printed(&mut out, c);
         let _ = writeln!(out, "{passed} of {} cases right.", c.accuracy.len());
         if let Some(precision) = &c.precision_class {
             let _ = writeln!(out, "It {precision}.");
@@ -37,6 +38,14 @@ pub fn render(report: &Report) -> String {
         let _ = writeln!(out, "- {}", comparison.sentence());
     }
     out
+}
+
+/// Indented, so that it is shown as it is.
+fn printed(out: &mut String, c: &Candidate) {
+    let lines = c.printed();
+    if !lines.is_empty() {
+        let _ = writeln!(out, "It printed:\n\n    {}\n", lines.join("\n    "));
+    }
 }
 
 /// The cases that were held to a precision's promise, beside what other arithmetic makes of them.

@@ -75,6 +75,23 @@ pub struct Candidate {
     pub said: String,
 }
 
+/// So many of the last lines that a candidate printed are told, and so many characters of each.
+const LINES: usize = 5;
+const CHARACTERS: usize = 200;
+
+impl Candidate {
+    /// The last lines that a candidate has printed that failed, but for its last words where the verdict has them.
+    pub fn printed(&self) -> Vec<String> {
+        if self.verdict.reason == Reason::Pass {
+            return Vec::new();
+        }
+        let lines = self.said.lines().map(str::trim).filter(|line| !line.is_empty());
+        let mut lines: Vec<String> = lines.map(|line| line.chars().take(CHARACTERS).collect()).collect();
+        lines.pop_if(|last| self.verdict.message.ends_with(&format!("its last words: {last}")));
+        lines.split_off(lines.len().saturating_sub(LINES))
+    }
+}
+
 /// The outcome.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Verdict {

@@ -56,6 +56,7 @@ pub fn candidate(c: &Candidate) -> Vec<String> {
     if c.verdict.exit_code != 0 {
         lines.push(format!("  {}", c.verdict.message));
     }
+    lines.extend(c.printed().iter().map(|line| format!("  it printed: {line}")));
     lines.extend(c.verdict.reproduce.iter().map(|r| format!("  reproduce: {r}")));
     lines
 }
