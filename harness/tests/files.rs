@@ -138,6 +138,21 @@ fn what_a_failed_candidate_printed_is_told() {
     assert_eq!(said.matches("it printed: <line 8>").count(), 0, "{said}");
 }
 
+/// Of a library that was never called there is little to say.
+#[test]
+fn what_does_not_load_leaves_no_empty_places() {
+    let folder = folder("no_symbol");
+    let path = |name: &str| folder.join(name).to_str().expect("a path in UTF-8").to_string();
+    let library = compiled("none", "int nothing;\n", &folder);
+    let (code, said) = run(&library, &["--md", &path("r.md"), "--html", &path("r.html")]);
+    assert!(code == 10 && said.contains(&format!("none.so  ({library}, solve)\n")), "{code}:\n{said}");
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).expect("the file was written");
+    let texts = [said, read("r.md"), read("r.html")];
+    for empty in ["buffers cross by", "0 of 0 cases", "error by case", "Time over seq_len"] {
+        assert!(texts.iter().all(|text| !text.contains(empty)), "{empty:?} in {texts:?}");
+    }
+}
+
 /// A candidate's words neither move the reader's cursor nor spoil a file.
 #[test]
 fn control_characters_reach_no_terminal_and_no_file() {

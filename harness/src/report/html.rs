@@ -63,7 +63,9 @@ pub fn render(report: &Report, rates: Option<&Rates>, peers: &Peers) -> String {
         out.push_str(&roofline(report, rates));
     }
     for c in &report.candidates {
-        out.push_str(&errors(c));
+        if !c.accuracy.is_empty() {
+            out.push_str(&errors(c));
+        }
         if let Some(s) = longest(c) {
             out.push_str(&histogram(c, s));
             out.push_str(&over_time(c, s));
@@ -111,6 +113,10 @@ fn over_seq(report: &Report, rates: Option<&Rates>, peers: &Peers) -> String {
     for name in names {
         let rows = peers.rows.iter().filter(|p| p.name == name);
         series.push(line(name, Mark::Points, rows.filter_map(|p| Some((p.seq as f64, p.hot_us?))).collect()));
+    }
+    series.retain(|s| !s.points.is_empty());
+    if series.is_empty() {
+        return String::new();
     }
     chart("Time over seq_len, hot", &axis("seq_len", true, false), &axis("us per call", true, false), &series)
 }

@@ -15,7 +15,9 @@ pub fn render(report: &Report) -> String {
         let _ = writeln!(out, "## {}\n", c.name);
         let _ = writeln!(out, "**{}** (exit code {}): {}\n", c.verdict.reason, c.verdict.exit_code, c.verdict.message);
         printed(&mut out, c);
-        let _ = writeln!(out, "{passed} of {} cases right.", c.accuracy.len());
+        if !c.accuracy.is_empty() {
+            let _ = writeln!(out, "{passed} of {} cases right.", c.accuracy.len());
+        }
         if let Some(precision) = &c.precision_class {
             let _ = writeln!(out, "It {precision}.");
         }

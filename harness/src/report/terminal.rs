@@ -31,7 +31,9 @@ pub fn header(machine: &Machine, gpu_here: bool) -> Vec<String> {
 
 /// A candidate's grade.
 pub fn candidate(c: &Candidate) -> Vec<String> {
-    let mut lines = vec![String::new(), format!("{}  ({}, {}, {})", c.name, c.path, c.api, c.arch)];
+    let what = [&c.path, &c.api, &c.arch].map(String::as_str);
+    let what: Vec<&str> = what.into_iter().filter(|word| !word.is_empty()).collect();
+    let mut lines = vec![String::new(), format!("{}  ({})", c.name, what.join(", "))];
     if let Some(version) = &c.loaded.version {
         lines.push(format!("  version {version}"));
     }
@@ -41,7 +43,9 @@ pub fn candidate(c: &Candidate) -> Vec<String> {
     if c.precision != Precision::Fast {
         lines.push(format!("  asked for {}, and held to what that promises", c.precision.name()));
     }
-    lines.push(format!("  buffers cross by {}", c.crossing));
+    if !c.crossing.is_empty() {
+        lines.push(format!("  buffers cross by {}", c.crossing));
+    }
     correctness(c, &mut lines);
     if !c.traps.is_empty() {
         let sprung: Vec<&str> = c.traps.iter().filter(|t| !t.pass).map(|t| t.name.as_str()).collect();
