@@ -30,6 +30,12 @@ fn release_of(nvcc: &Path) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
+/// The flag for its own libraries: the wheels keep them in lib, which nvcc does not look into by itself.
+pub fn libraries(nvcc: &Path) -> Option<String> {
+    let lib = nvcc.parent()?.parent()?.join("lib");
+    lib.is_dir().then(|| format!("-L{}", lib.display()))
+}
+
 /// What is said where there is none.
 pub fn none() -> String {
     format!("no nvcc {}.{} or newer (harness/toolkit installs one)", OLDEST.0, OLDEST.1)
@@ -57,9 +63,7 @@ pub fn compile(source: &Path, folder: &Path, gpu: Option<&Gpu>) -> Result<PathBu
     let mut command = Command::new(&nvcc);
     command.args(["-O3", "-std=c++17", "-shared", "-Xcompiler", "-fPIC", "-cudart", "static"]);
     command.arg(format!("-gencode=arch=compute_{arch},code=sm_{arch}"));
-    // The wheels keep their libraries in lib, which nvcc does not look into by itself.
-    let lib = nvcc.parent().and_then(Path::parent).map(|root| root.join("lib"));
-    command.args(lib.filter(|p| p.is_dir()).map(|p| format!("-L{}", p.display())));
+    command.args(libraries(&nvcc));
     command.arg("-o").arg(&library).arg(source);
     let output = command.output().map_err(|e| load(format!("{} cannot be run: {e}", nvcc.display())))?;
     if output.status.success() {

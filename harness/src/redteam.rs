@@ -80,9 +80,7 @@ fn build(script: &Path, folder: &Path, device: Option<&str>) -> Result<(), Failu
     let mut command = Command::new(script);
     command.arg(folder).args(device);
     if let Some(nvcc) = compiler::find() {
-        let lib = nvcc.parent().and_then(Path::parent).map(|root| root.join("lib"));
-        let flags = lib.filter(|p| p.is_dir()).map(|p| format!("-L{}", p.display()));
-        command.env("NVCC", nvcc).env("NVCC_FLAGS", flags.unwrap_or_default());
+        command.env("NVCC_FLAGS", compiler::libraries(&nvcc).unwrap_or_default()).env("NVCC", nvcc);
     }
     let status = command.status();
     if status.as_ref().is_ok_and(|s| s.success()) {
