@@ -61,7 +61,7 @@ pub fn leave(code: u8) -> ! {
 pub fn heed_interrupts() -> std::io::Result<()> {
     let (mut codes, writer) = std::io::pipe()?;
     NOTED.store(writer.into_raw_fd(), Ordering::Relaxed);
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+    for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: a handler that only writes a byte; who ignores a signal goes on ignoring it.
         unsafe {
             if libc::signal(signal, note as *const () as libc::sighandler_t) == libc::SIG_IGN {

@@ -251,15 +251,16 @@ fn an_interrupt_ends_the_candidate_and_its_daemons() {
         }\n";
     let library = compiled("hang_with_daemon", source, &folder);
 
-    for signal in ["INT", "TERM"] {
+    for (signal, code) in [("INT", 130), ("QUIT", 131), ("TERM", 143)] {
         let mut grader = Command::new(env!("CARGO_BIN_EXE_harness"));
         grader.arg(&library).args(["--device", "cpu", "--suite", "official", "--max-case", "2", "--no-timing"]);
         grader.env("TMPDIR", &temporary);
-        // A shell ignores SIGINT for what it runs in the background, and the grader leaves it at that.
+        // A shell ignores SIGINT and SIGQUIT for what it runs in the background, and the grader leaves it at that.
         // SAFETY: signal() may be called between fork and exec.
         unsafe {
             grader.pre_exec(|| {
                 libc::signal(libc::SIGINT, libc::SIG_DFL);
+                libc::signal(libc::SIGQUIT, libc::SIG_DFL);
                 Ok(())
             })
         };
@@ -272,7 +273,7 @@ fn an_interrupt_ends_the_candidate_and_its_daemons() {
         let id = grader.id().to_string();
         assert!(Command::new("kill").args(["-s", signal, &id]).status().expect("kill").success());
         let status = grader.wait().expect("the grader ends");
-        assert_eq!(status.code(), Some(if signal == "INT" { 130 } else { 143 }), "after SIG{signal}");
+        assert_eq!(status.code(), Some(code), "after SIG{signal}");
         nothing_runs(&folder);
         assert_eq!(std::fs::read_dir(&temporary).expect("the folder").count(), 0, "left after SIG{signal}");
     }
