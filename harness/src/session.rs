@@ -1,7 +1,7 @@
 //! A candidate's process as the grader sees it: started, asked, timed, and ended. Whatever happens in there
 //! (a signal, `_exit`, silence, garbage on the socket) comes back as a [`Failure`] with its reason.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// What a candidate printed gets so long to arrive after its end.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// A reply is never longer than this.
-const LONGEST_REPLY: u64 = 1 << 20;
+const LONGEST_REPLY: usize = 1 << 20;
 
 /// A running candidate's process.
 pub struct Session {
@@ -103,19 +103,22 @@ impl Session {
         loop {
             let left = deadline.saturating_duration_since(Instant::now()).clamp(Duration::from_millis(1), LOOK);
             let _ = self.link.get_ref().set_read_timeout(Some(left));
-            match self.link.by_ref().take(LONGEST_REPLY).read_until(b'\n', &mut line) {
-                Ok(_) if line.last() == Some(&b'\n') => return Ok(line),
-                Ok(_) => return Err(self.died()),
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            match piece(&mut self.link, &mut line) {
+                // One that is too long is no reply either.
+                Ok(_) if line.last() == Some(&b'\n') || line.len() >= LONGEST_REPLY => return Ok(line),
+                Ok(0) => return Err(self.died()),
+                Ok(_) => {}
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 // Something that it started may hold the channel open after its end.
-                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock && self.gone() => return Err(self.died()),
-                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock && Instant::now() < deadline => {}
-                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {
-                    self.end();
-                    let seconds = timeout.as_secs_f64();
-                    return Err(Failure::new(Reason::Timeout, format!("no return within {seconds:.0} s")));
-                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock && self.gone() => return Err(self.died()),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {}
                 Err(_) => return Err(self.died()),
+            }
+            // After every piece: whoever writes a little now and then is as late as one that is silent.
+            if Instant::now() >= deadline {
+                self.end();
+                let seconds = timeout.as_secs_f64();
+                return Err(Failure::new(Reason::Timeout, format!("no return within {seconds:.0} s")));
             }
         }
     }
@@ -210,6 +213,15 @@ fn hand_over(link: RawFd, region: Option<RawFd>) -> std::io::Result<()> {
         region.map(|fd| libc::close(fd));
     }
     Ok(())
+}
+
+/// Moves what there is of a line to its end, and says how many bytes that were: 0 where no more will come.
+fn piece(from: &mut impl BufRead, line: &mut Vec<u8>) -> std::io::Result<usize> {
+    let there = from.fill_buf()?;
+    let end = there.iter().position(|&byte| byte == b'\n').map_or(there.len(), |at| at + 1);
+    line.extend_from_slice(&there[..end]);
+    from.consume(end);
+    Ok(end)
 }
 
 fn drain(mut pipe: impl Read + Send + 'static, said: Arc<Mutex<Vec<u8>>>) -> JoinHandle<()> {
