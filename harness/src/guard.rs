@@ -7,8 +7,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
-use libc::{c_int, c_long, pid_t, sock_filter};
+use libc::{c_int, pid_t};
 
+use crate::filter;
 use crate::processes::Processes;
 use crate::run::Scratch;
 
@@ -111,7 +112,7 @@ pub fn confine() {
         libc::fcntl(crate::protocol::REGION_FD, libc::F_SETFD, libc::FD_CLOEXEC);
     }
     drop_capabilities();
-    filter_calls();
+    filter::confine();
 }
 
 fn drop_capabilities() {
@@ -132,60 +133,6 @@ fn drop_capabilities() {
         sets[0] = [sets[0][0] & kept, sets[0][1] & kept, 0];
         sets[1] = [0; 3];
         libc::syscall(libc::SYS_capset, header.as_mut_ptr(), sets.as_ptr());
-    }
-}
-
-/// Ends the process when it reaches for the memory of another, or sends the grader a signal.
-fn filter_calls() {
-    const NUMBER: u32 = 0;
-    const ARCHITECTURE: u32 = 4;
-    const FIRST_ARGUMENT: u32 = 16;
-    let statement = |code: u32, k: u32| sock_filter { code: code as u16, jt: 0, jf: 0, k };
-    let load = |offset| statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset);
-    let unless =
-        |k: u32, skip: u8| sock_filter { jf: skip, ..statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, k) };
-    let answer = |k: u32| statement(libc::BPF_RET | libc::BPF_K, k);
-    let number = |call: c_long| call as u32;
-
-    let mut filter = Vec::new();
-    if cfg!(target_arch = "x86_64") {
-        // Calls have other numbers for 32 bits (int 0x80) and for x32.
-        const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
-        const X32: u32 = 0x4000_0000;
-        let if_it_is = sock_filter { jt: 1, ..unless(AUDIT_ARCH_X86_64, 0) };
-        let if_below = sock_filter { jf: 1, ..statement(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, X32) };
-        for (what, skip) in [(ARCHITECTURE, if_it_is), (NUMBER, if_below)] {
-            filter.extend([load(what), skip, answer(libc::SECCOMP_RET_KILL_PROCESS)]);
-        }
-    }
-    for call in [libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev] {
-        filter.extend([load(NUMBER), unless(number(call), 1), answer(libc::SECCOMP_RET_KILL_PROCESS)]);
-    }
-    // A descriptor of the grader's is refused, not punished: the driver may ask for one of its own.
-    let refused = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
-    for call in [libc::SYS_pidfd_getfd, libc::SYS_pidfd_send_signal] {
-        filter.extend([load(NUMBER), unless(number(call), 1), answer(refused)]);
-    }
-    // SAFETY: no arguments, and a number.
-    let (grader, group) = unsafe { (libc::getppid(), libc::getpgid(libc::getppid())) };
-    for call in [libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill, libc::SYS_rt_sigqueueinfo] {
-        for target in [grader, -group, -1] {
-            filter.extend([
-                load(NUMBER),
-                unless(number(call), 3),
-                load(FIRST_ARGUMENT),
-                unless(target as u32, 1),
-                answer(libc::SECCOMP_RET_KILL_PROCESS),
-            ]);
-        }
-    }
-    filter.push(answer(libc::SECCOMP_RET_ALLOW));
-    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    let filter_mode = libc::c_ulong::from(libc::SECCOMP_MODE_FILTER);
-    // SAFETY: the program outlives the calls, which copy it.
-    unsafe {
-        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-        libc::prctl(libc::PR_SET_SECCOMP, filter_mode, &raw const program);
     }
 }
 

@@ -17,6 +17,7 @@ mod content;
 mod contract;
 mod dims;
 mod doctor;
+mod filter;
 mod floor;
 mod gpu;
 mod grade;
