@@ -2,7 +2,8 @@
 
 mod values;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -265,7 +266,7 @@ pub fn reproduce(seed: Option<u64>) -> String {
 }
 
 fn again(arguments: Vec<OsString>, seed: Option<u64>) -> String {
-    let mut arguments: Vec<String> = arguments.iter().map(|a| quoted(&a.to_string_lossy())).collect();
+    let mut arguments: Vec<String> = arguments.iter().map(|a| quoted(a)).collect();
     let given = arguments.iter().any(|a| a == "--seed" || a.starts_with("--seed="));
     if let Some(seed) = seed.filter(|_| !given) {
         // Behind "--" there are only candidates.
@@ -275,12 +276,23 @@ fn again(arguments: Vec<OsString>, seed: Option<u64>) -> String {
     format!("harness/run {}", arguments.join(" "))
 }
 
-fn quoted(argument: &str) -> String {
+fn quoted(argument: &OsStr) -> String {
+    let Some(argument) = argument.to_str() else { return quoted_bytes(argument.as_bytes()) };
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+%@".contains(c);
     if !argument.is_empty() && argument.chars().all(plain) {
         return argument.into();
     }
     format!("'{}'", argument.replace('\'', "'\\''"))
+}
+
+/// What is no text, as bash, ksh and zsh read it.
+fn quoted_bytes(bytes: &[u8]) -> String {
+    let quoted = |&byte: &u8| match byte {
+        b'\'' | b'\\' => format!("\\{}", char::from(byte)),
+        b' '..=b'~' => char::from(byte).into(),
+        _ => format!("\\x{byte:02x}"),
+    };
+    format!("$'{}'", bytes.iter().map(quoted).collect::<String>())
 }
 
 #[cfg(test)]
@@ -294,6 +306,8 @@ mod tests {
         assert_eq!(told("run --seed=3 a.so"), "harness/run run --seed=3 a.so");
         assert_eq!(told("--copies -- a.so"), "harness/run --copies --seed 0xff -- a.so");
         assert_eq!(again(vec!["it's my.so".into()], None), r"harness/run 'it'\''s my.so'");
+        let no_text = OsStr::from_bytes(b"it's \xff\n.so").into();
+        assert_eq!(again(vec![no_text], None), r"harness/run $'it\'s \xff\x0a.so'");
     }
 
     #[test]

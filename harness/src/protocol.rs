@@ -1,8 +1,6 @@
 //! What the grader and the candidate's process say to each other: one JSON line each way, over a socket.
 //! A reply carries the request's nonce, so that nothing a candidate writes passes for one.
 
-use std::path::PathBuf;
-
 use serde::{Deserialize, Serialize};
 
 use crate::gpu::Kernel;
@@ -142,8 +140,8 @@ pub struct Loaded {
 pub enum Request {
     /// Set up the device and the region.
     Attach { device: Device, crossing: Crossing, floats: usize },
-    /// Load the library, for calls of up to so many tokens.
-    Load { lib: PathBuf, api: Api, max_tokens: i32 },
+    /// Load the library, for calls of up to so many tokens. Its path in bytes: a name need not be text.
+    Load { lib: Vec<u8>, api: Api, max_tokens: i32 },
     /// Call it.
     Call(Call),
 }

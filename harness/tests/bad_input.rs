@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -185,6 +187,22 @@ fn a_report_goes_down_a_pipe() {
     let (code, said) = graded(&[&[honest.as_str()], &short[..]].concat());
     let report = said.split_once("\n{").map(|(_, rest)| format!("{{{rest}")).unwrap_or_default();
     assert!(code == 0 && serde_json::from_str::<serde_json::Value>(&report).is_ok(), "{code}:\n{said}");
+}
+
+/// The name of a file is bytes, not text.
+#[test]
+fn a_name_that_is_no_text_is_as_good_as_another() {
+    let folder = folder("no_text");
+    let library = folder.join(OsStr::from_bytes(b"x\xff.so"));
+    std::fs::rename(candidate("honest_plain", &folder), &library).expect("a name in bytes");
+    let mut grader = Command::new(env!("CARGO_BIN_EXE_harness"));
+    grader.arg(&library).args(["--device", "cpu", "--suite", "official", "--max-case", "2", "--no-timing"]);
+    let output = grader.output().expect("the grader starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("PASS"), "{said}");
+    let output = grader.args(["--api", "prepared"]).output().expect("the grader starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.code() == Some(10) && said.contains(r"/x\xff.so' --device cpu"), "{said}");
 }
 
 /// A reader that goes is no error of the grader's; a disk without room is told.

@@ -5,9 +5,12 @@ mod cpu;
 mod cuda;
 mod library;
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::FromRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use crate::protocol::{Call, Called, Crossing, Device, Envelope, LINK_FD, REGION_FD, Reply, Request};
 use crate::reason::{Failure, Reason};
@@ -54,7 +57,7 @@ impl State {
                 Ok(Reply::Attached)
             }
             Request::Load { lib, api, max_tokens } => {
-                let (candidate, loaded) = Candidate::load(&lib, api, max_tokens)?;
+                let (candidate, loaded) = Candidate::load(Path::new(OsStr::from_bytes(&lib)), api, max_tokens)?;
                 self.candidate = Some(candidate);
                 Ok(Reply::Loaded(loaded))
             }

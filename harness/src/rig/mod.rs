@@ -5,6 +5,7 @@ mod changes;
 mod inspect;
 mod region;
 
+use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -142,6 +143,7 @@ impl Rig {
     pub fn start(lib: &Path, setup: &Setup, stream: Stream) -> Result<Self, Failure> {
         let Attached { mut session, memory, arena, crossing } = Attached::new(setup)?;
         let lib = lib.canonicalize().unwrap_or_else(|_| lib.to_path_buf());
+        let lib = lib.into_os_string().into_vec();
         let load = Request::Load { lib, api: setup.api, max_tokens: setup.max_seq as i32 };
         let (reply, _) = session.ask(&load, setup.timeout)?;
         let Reply::Loaded(loaded) = reply else { return Err(out_of_step()) };
