@@ -77,20 +77,21 @@ pub fn compile(source: &Path, folder: &Path, gpu: Option<&Gpu>) -> Result<PathBu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::Scratch;
 
     #[test]
     fn what_does_not_compile_is_told_in_the_compilers_words() {
-        let folder = Scratch::new().unwrap();
-        let source = folder.path().join("broken.cu");
+        let folder = std::env::temp_dir().join(format!("solve-harness-test-compiler-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let source = folder.join("broken.cu");
         std::fs::write(&source, "void f() { not_declared(); }\n").unwrap();
-        let failure = compile(&source, folder.path(), None).unwrap_err();
+        let failure = compile(&source, &folder, None).unwrap_err();
         let (reason, words) = match find() {
             Some(_) => (Reason::Load, "broken.cu does not compile:\n"),
             None => (Reason::Environment, "broken.cu cannot be compiled: no nvcc"),
         };
         assert!(failure.reason == reason && failure.message.contains(words), "{failure}");
         assert_eq!(failure.message.contains("not_declared"), reason == Reason::Load, "{failure}");
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

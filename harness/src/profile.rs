@@ -23,7 +23,7 @@ pub fn run(args: &Calls) -> Result<Reason, Failure> {
     };
     let rates = Rates::of(&gpu);
     let mut bank = Bank::new(plan.seed);
-    let scratch = run::Scratch::new()?;
+    let scratch = run::Scratch;
     for (name, path) in run::candidates(args)? {
         let library = run::library(&path, &plan, &scratch, Some(&gpu))?;
         let mut setup = plan.setup();

@@ -89,6 +89,11 @@ fn build(script: &Path, folder: &Path, device: Option<&str>) -> Result<(), Failu
     Err(Failure::new(Reason::Environment, format!("{} failed", script.display())))
 }
 
+/// Where candidates are that are built already, or will be.
+fn folder(built: Option<&Path>, scratch: &Scratch, name: &str) -> Result<PathBuf, Failure> {
+    built.map_or_else(|| Ok(scratch.path()?.join(name)), |folder| Ok(folder.to_path_buf()))
+}
+
 /// Two lengths to time, a short one and a longer one, that nobody can know.
 fn lengths(seed: u64) -> Vec<usize> {
     let stream = Stream::new(seed, 11);
@@ -156,8 +161,8 @@ pub fn redteam(args: &Red) -> Result<Reason, Failure> {
 
 fn grade_candidates(args: &Red, device: Device, all: &Candidates) -> Result<Reason, Failure> {
     let root = root()?;
-    let scratch = Scratch::new()?;
-    let folder = args.built.clone().unwrap_or_else(|| scratch.path().join("redteam"));
+    let scratch = Scratch;
+    let folder = folder(args.built.as_deref(), &scratch, "redteam")?;
     if args.built.is_none() {
         let name = if device == Device::Cpu { "cpu" } else { "cuda" };
         build(&root.join("harness/redteam/build"), &folder, Some(name))?;
@@ -218,8 +223,8 @@ pub fn mutants(args: &Wrong) -> Result<Reason, Failure> {
 
 fn grade_mutants(args: &Wrong, all: &Mutants) -> Result<Reason, Failure> {
     let root = root()?;
-    let scratch = Scratch::new()?;
-    let folder = args.built.clone().unwrap_or_else(|| scratch.path().join("mutants"));
+    let scratch = Scratch;
+    let folder = folder(args.built.as_deref(), &scratch, "mutants")?;
     if args.built.is_none() {
         build(&root.join("harness/mutants/build"), &folder, None)?;
     }

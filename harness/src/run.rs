@@ -1,6 +1,9 @@
 //! The `run` command: grades the candidates and prints what came out.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use crate::bank::Bank;
 use crate::binary;
@@ -15,6 +18,7 @@ use crate::reason::{Failure, Reason};
 use crate::record::Target;
 use crate::report::files::{self, Files};
 use crate::report::{Report, SCHEMA, Verdict, terminal};
+use crate::rng;
 use crate::ui::{Ui, complain};
 use crate::versus::{baseline, interleaved};
 
@@ -47,7 +51,7 @@ pub fn run(args: &Run) -> Result<Reason, Failure> {
         comparisons: Vec::new(),
     };
     let mut bank = Bank::new(plan.seed);
-    let scratch = Scratch::new()?;
+    let scratch = Scratch;
     let all = if args.record { plans::record_plans(&plan, gpu.as_ref()) } else { vec![plan.clone()] };
     let mut passed = Vec::new();
     for (name, path) in candidates {
@@ -136,33 +140,32 @@ pub fn library(path: &Path, plan: &Plan, scratch: &Scratch, gpu: Option<&Gpu>) -
         let message = format!("{} cannot be graded on the CPU: a .cu candidate needs a GPU", path.display());
         return Err(Failure::new(Reason::Environment, message));
     }
-    compiler::compile(path, scratch.path(), gpu)
+    compiler::compile(path, &scratch.path()?, gpu)
 }
 
-/// A folder for compiled candidates, gone at the end.
-pub struct Scratch(PathBuf);
+/// Where the folder for compiled candidates is, if there is one.
+static MADE: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+/// A folder for compiled candidates, made when it is asked for and gone at the end.
+pub struct Scratch;
 
 impl Scratch {
-    /// A new one.
-    pub fn new() -> Result<Self, Failure> {
-        let folder = Self::of_this_process();
-        std::fs::create_dir_all(&folder)
-            .map_err(|e| Failure::new(Reason::Environment, format!("{}: {e}", folder.display())))?;
-        Ok(Self(folder))
-    }
-
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.0
+    /// Where it is. Nobody else has made it, nor knew its name, and what is in it runs.
+    pub fn path(&self) -> Result<PathBuf, Failure> {
+        let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(folder) = &*made {
+            return Ok(folder.clone());
+        }
+        let folder = std::env::temp_dir().join(format!("solve-harness-{:016x}", rng::secret()));
+        let private = DirBuilder::new().mode(0o700).create(&folder);
+        private.map_err(|e| Failure::new(Reason::Environment, format!("{}: {e}", folder.display())))?;
+        Ok(made.insert(folder).clone())
     }
 
     /// For an end that drops nothing.
     pub fn remove() {
-        let _ = std::fs::remove_dir_all(Self::of_this_process());
-    }
-
-    fn of_this_process() -> PathBuf {
-        std::env::temp_dir().join(format!("solve-harness-{}", std::process::id()))
+        let folder = MADE.lock().unwrap_or_else(PoisonError::into_inner).take();
+        folder.map(std::fs::remove_dir_all);
     }
 }
 
@@ -195,10 +198,24 @@ pub fn own_library() -> Result<PathBuf, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use clap::Parser;
 
     use super::*;
     use crate::cli::Cli;
+
+    #[test]
+    fn a_folder_for_compiled_candidates_is_made_once_for_the_grader_alone() {
+        let scratch = Scratch;
+        let folder = scratch.path().unwrap();
+        assert_eq!(scratch.path().unwrap(), folder);
+        assert_eq!(std::fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+        drop(scratch);
+        assert!(!folder.exists());
+        let scratch = Scratch;
+        assert_ne!(scratch.path().unwrap(), folder);
+    }
 
     #[test]
     fn candidates_of_one_file_name_are_told_by_their_paths() {

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::{candidate, compiled, folder, graded, skipped};
+use common::{candidate, compiled, folder, graded, script, skipped};
 
 #[test]
 fn every_bad_input_has_its_exit_code_and_its_words() {
@@ -241,6 +241,28 @@ fn running(folder: &Path) -> usize {
         .count()
 }
 
+/// The number of a process that comes to be written into a file.
+fn number_in(file: &Path) -> u32 {
+    let start = Instant::now();
+    loop {
+        if let Some(line) = std::fs::read_to_string(file).ok().filter(|text| text.ends_with('\n')) {
+            return line.trim().parse().expect("a number");
+        }
+        assert!(start.elapsed().as_secs() < 60, "nothing was written into {}", file.display());
+        sleep(Duration::from_millis(20));
+    }
+}
+
+/// Is this a process that has not ended?
+fn runs(process: u32) -> bool {
+    std::fs::read_link(format!("/proc/{process}/exe")).is_ok()
+}
+
+fn send(signal: &str, process: u32) {
+    let sent = Command::new("kill").args(["-s", signal, &process.to_string()]).status();
+    assert!(sent.expect("kill").success(), "SIG{signal} to {process}");
+}
+
 /// Daemons that outlive the candidate's process, one of which holds the grader's pipes and its channel open.
 #[test]
 fn what_a_candidate_leaves_behind_is_ended() {
@@ -256,7 +278,36 @@ fn what_a_candidate_leaves_behind_is_ended() {
     }
 }
 
-/// Whoever interrupts the grader leaves neither a hanging candidate behind nor what that has started, nor a folder.
+/// A folder for compiled candidates is made only where there is something to compile.
+#[test]
+fn a_library_needs_no_temporary_folder() {
+    let honest = candidate("honest_plain", &folder("no_temporary"));
+    let mut grader = Command::new(env!("CARGO_BIN_EXE_harness"));
+    grader.arg(&honest).args(["--device", "cpu", "--suite", "official", "--max-case", "2", "--no-timing"]);
+    let output = grader.env("TMPDIR", "/proc/nowhere").output().expect("the grader starts");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("PASS"), "{said}");
+}
+
+/// An interrupt ends the compiler, too, and takes the folder away that it writes into.
+#[test]
+fn an_interrupt_ends_the_compiler() {
+    let folder = folder("interrupted_compiler");
+    let (temporary, cc) = (folder.join("temporary"), folder.join("cc"));
+    std::fs::create_dir_all(&temporary).expect("a folder for the test");
+    script(&cc, &format!("echo $$ >'{}'\nexec sleep 600", folder.join("compiler").display()));
+    let mut grader = Command::new(env!("CARGO_BIN_EXE_harness"));
+    grader.args(["redteam", "--device", "cpu", "honest_plain"]).env("TMPDIR", &temporary).env("CC", &cc);
+    let mut grader = grader.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the grader starts");
+    let compiler = number_in(&folder.join("compiler"));
+    assert_eq!(std::fs::read_dir(&temporary).expect("the folder").count(), 1);
+    send("TERM", grader.id());
+    assert_eq!(grader.wait().expect("the grader ends").code(), Some(143));
+    assert!(!runs(compiler), "the compiler still runs");
+    assert_eq!(std::fs::read_dir(&temporary).expect("the folder").count(), 0);
+}
+
+/// Whoever interrupts the grader leaves neither a hanging candidate behind nor what that has started.
 #[test]
 fn an_interrupt_ends_the_candidate_and_its_daemons() {
     let folder = folder("interrupted");
@@ -288,8 +339,7 @@ fn an_interrupt_ends_the_candidate_and_its_daemons() {
             assert!(start.elapsed().as_secs() < 60, "the candidate and its daemon did not start");
             sleep(Duration::from_millis(20));
         }
-        let id = grader.id().to_string();
-        assert!(Command::new("kill").args(["-s", signal, &id]).status().expect("kill").success());
+        send(signal, grader.id());
         let status = grader.wait().expect("the grader ends");
         assert_eq!(status.code(), Some(code), "after SIG{signal}");
         nothing_runs(&folder);

@@ -25,7 +25,7 @@ pub fn run(args: &Itself) -> Result<Reason, Failure> {
     let gpu = Machine::gpu(args.calls.device)?;
     let device = plans::device(args.calls.device, gpu.as_ref())?;
     let plan = plans::plan(&args.calls, &Grading::default(), device, gpu.as_ref());
-    let scratch = run::Scratch::new()?;
+    let scratch = run::Scratch;
     let mut candidates = run::candidates(&args.calls)?;
     let (name, path) = candidates.remove(0);
     if let Some((other, _)) = candidates.first() {
