@@ -3,8 +3,8 @@
 
 use std::io::Read;
 use std::os::fd::IntoRawFd;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use libc::{c_int, pid_t};
@@ -16,8 +16,13 @@ use crate::run::Scratch;
 /// Candidates' processes that are running.
 static RUNNING: Mutex<Vec<pid_t>> = Mutex::new(Vec::new());
 
+/// Children that this process was given with its number: a shell's, where that became the grader by `exec`. Nobody here waits for them, so that their
+/// numbers remain theirs.
+static GIVEN: OnceLock<Vec<pid_t>> = OnceLock::new();
+
 /// In the grader, before it knows anything: no other process may look into this one, and orphans come here.
 pub fn shield() {
+    GIVEN.get_or_init(|| Processes::now().children(own()).collect());
     // SAFETY: plain numbers; a kernel that refuses leaves things as they were.
     unsafe {
         libc::prctl(libc::PR_SET_DUMPABLE, 0);
@@ -75,17 +80,18 @@ pub fn heed_interrupts() -> std::io::Result<()> {
         if codes.read_exact(&mut code).is_err() {
             return;
         }
-        // SAFETY: no arguments.
-        let own = unsafe { libc::getpid() };
         // What a process starts between two looks is found by the next.
         for _ in 0..100 {
-            let below = Processes::now().descendants(own);
-            if below.is_empty() {
+            let all = Processes::now();
+            let children: Vec<pid_t> = children(&all).collect();
+            if children.is_empty() {
                 break;
             }
-            below.iter().copied().for_each(kill);
-            // SAFETY: no status is asked for.
-            while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
+            for child in children {
+                all.descendants(child).into_iter().chain([child]).for_each(kill);
+                // SAFETY: no status is asked for.
+                unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::WNOHANG) };
+            }
             std::thread::sleep(Duration::from_millis(1));
         }
         Scratch::remove();
@@ -181,11 +187,22 @@ pub fn busy(pid: u32) -> Duration {
     all.busy(strays.into_iter().chain([pid]))
 }
 
-/// Children of this process that nobody started here: what a candidate's process left behind, or put aside by ending what was between.
+/// Children of this process that nobody started here: what a candidate's process left behind, or put aside by ending what was between. A candidate's process
+/// begins a session, so that what is in the grader's own comes of those who were there before.
 fn strays(all: &Processes, running: &[pid_t]) -> Vec<pid_t> {
+    let session = all.session(own());
+    children(all).filter(|&pid| !running.contains(&pid) && all.session(pid) != session).collect()
+}
+
+/// Children of this process, without those that were there before it.
+fn children(all: &Processes) -> impl Iterator<Item = pid_t> {
+    let given = GIVEN.get().map_or(&[][..], Vec::as_slice);
+    all.children(own()).filter(|pid| !given.contains(pid))
+}
+
+fn own() -> pid_t {
     // SAFETY: no arguments.
-    let own = unsafe { libc::getpid() };
-    all.children(own).filter(|pid| !running.contains(pid)).collect()
+    unsafe { libc::getpid() }
 }
 
 fn kill(pid: pid_t) {

@@ -14,6 +14,7 @@ pub const ROUNDING: Duration = Duration::from_millis(2000 / TICKS_A_SECOND as u6
 /// What is told of a process.
 struct Stat {
     parent: pid_t,
+    session: pid_t,
     /// Time of the children that it has waited for, in ticks: of user and of system time, each rounded down.
     waited: u64,
 }
@@ -32,6 +33,11 @@ impl Processes {
     /// The children of a process.
     pub fn children(&self, of: pid_t) -> impl Iterator<Item = pid_t> {
         self.0.iter().filter(move |(_, stat)| stat.parent == of).map(|(&pid, _)| pid)
+    }
+
+    /// The session that a process is in.
+    pub fn session(&self, of: pid_t) -> Option<pid_t> {
+        self.0.get(&of).map(|stat| stat.session)
     }
 
     /// Everything below a process, at any depth.
@@ -58,7 +64,8 @@ fn stat(pid: pid_t) -> Option<Stat> {
     // The name, in parentheses, may hold anything; the state follows it.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
-    Some(Stat { parent: fields.get(1)?.parse().ok()?, waited: number(13)? + number(14)? })
+    let id = |at: usize| fields.get(at)?.parse::<pid_t>().ok();
+    Some(Stat { parent: id(1)?, session: id(3)?, waited: number(13)? + number(14)? })
 }
 
 /// By the process's own clock, to the ns; no time where it is gone.
@@ -100,7 +107,7 @@ mod tests {
 
     #[test]
     fn descendants_are_found_at_any_depth() {
-        let stat = |parent| Stat { parent, waited: 0 };
+        let stat = |parent| Stat { parent, session: 1, waited: 0 };
         let parents = [(2, 1), (3, 2), (4, 3), (5, 1), (6, 4)];
         let all = Processes(parents.map(|(pid, parent)| (pid, stat(parent))).into());
         let mut below = all.descendants(2);
@@ -112,6 +119,8 @@ mod tests {
     #[test]
     fn this_process_has_a_parent() {
         assert_eq!(stat(this()).map(|s| s.parent), Some(std::os::unix::process::parent_id() as pid_t));
+        // SAFETY: a number.
+        assert_eq!(stat(this()).map(|s| s.session), Some(unsafe { libc::getsid(0) }));
     }
 
     #[test]

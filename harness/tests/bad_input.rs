@@ -307,6 +307,39 @@ fn an_interrupt_ends_the_compiler() {
     assert_eq!(std::fs::read_dir(&temporary).expect("the folder").count(), 0);
 }
 
+/// A shell that becomes the grader leaves it children that are no candidate's: they go on, as busy as they are, and so do theirs when they end.
+#[test]
+fn children_of_a_shell_that_became_the_grader_are_let_alone() {
+    let folder = folder("given");
+    let file = |name: &str| folder.join(name).to_str().expect("a path in UTF-8").to_string();
+    let honest = candidate("honest_plain", &folder);
+    let hang = compiled("hang", "#include <unistd.h>\nvoid solve(void) { for (;;) pause(); }\n", &folder);
+    let (child, orphan) = (file("child"), file("orphan"));
+    let start = format!(
+        "yes >/dev/null & echo $! >'{child}'\n\
+         {{ sleep 0.3; sleep 600 >/dev/null 2>&1 & echo $! >'{orphan}'; }} &\n\
+         exec \"$0\" \"$@\" --device cpu --suite official --max-case 16 --no-timing"
+    );
+    for (library, code) in [(&honest, 0), (&hang, 143)] {
+        let mut grader = Command::new("sh");
+        grader.args(["-c", &start, env!("CARGO_BIN_EXE_harness"), library]);
+        let mut grader = grader.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the grader starts");
+        let left = [number_in(Path::new(&child)), number_in(Path::new(&orphan))];
+        if code == 143 {
+            send("TERM", grader.id());
+        }
+        let got = grader.wait().expect("the grader ends").code();
+        let alive = left.map(runs);
+        left.into_iter().filter(|&process| runs(process)).for_each(|process| send("KILL", process));
+        // An interrupt cannot tell an orphan from what a compiler leaves behind.
+        assert!(got == Some(code) && alive[0] && (alive[1] || code == 143), "{library}: {got:?}, {alive:?}");
+        for file in [&child, &orphan] {
+            std::fs::remove_file(file).expect("the file of a number");
+        }
+    }
+    nothing_runs(&folder);
+}
+
 /// Whoever interrupts the grader leaves neither a hanging candidate behind nor what that has started.
 #[test]
 fn an_interrupt_ends_the_candidate_and_its_daemons() {
