@@ -141,7 +141,10 @@ impl Session {
         let mut message = status.map_or_else(|| "it closed the reply channel".to_string(), told);
         let said = self.said();
         if let Some(last) = said.lines().rev().find(|line| !line.trim().is_empty()) {
-            message.push_str(&format!("; its last words: {}", last.trim().chars().take(200).collect::<String>()));
+            // Of the runtime below the candidate, which it knows nothing of.
+            let thrown = last.contains("Rust cannot catch foreign exceptions");
+            let words = || format!("its last words: {}", last.trim().chars().take(200).collect::<String>());
+            message.push_str(&format!("; {}", if thrown { "a C++ exception left it".into() } else { words() }));
         }
         Failure::new(Reason::Crash, message)
     }

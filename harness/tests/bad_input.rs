@@ -91,6 +91,18 @@ fn build(variable: &str, compiler: &str, arguments: &[&str]) {
     assert!(Command::new(compiler).args(arguments).status().expect("a compiler").success());
 }
 
+/// Not in the words of the runtime, which speak of Rust.
+#[test]
+fn an_exception_that_nobody_catches_is_called_one() {
+    let folder = folder("throws");
+    let path = |name: &str| folder.join(name).to_str().expect("a path in UTF-8").to_string();
+    let source = "extern \"C\" void solve(const float*, float*, const float*, int) { throw 1; }\n";
+    std::fs::write(path("throws.cc"), source).expect("a file for the test");
+    build("CXX", "c++", &["-shared", "-fPIC", &path("throws.cc"), "-o", &path("throws.so")]);
+    let (code, said) = graded(&[&path("throws.so"), "--device", "cpu", "--suite", "official", "--no-timing"]);
+    assert!(code == 11 && said.contains("SIGABRT (it gave up); a C++ exception left it"), "{code}:\n{said}");
+}
+
 /// What is wrong has a place, the first there is.
 #[test]
 fn a_failure_says_where() {
