@@ -14,10 +14,11 @@
  * Ownership     The library keeps no pointer that it is given after the work that was asked for is done, and frees none but handles.
  * Threads       Every function may be called by any number of threads at once, on the same handle too.
  * Context       The CUDA context current in the calling thread is the same after a call.
- * Errors        No function prints, aborts or throws; but where the host has not even a megabyte left, the CPU backend ends the
- *               process, as Rust programs do. A call that fails leaves output as it was, with one exception: where the device has
- *               had a fault, host output is filled with NaN. After a fault every later call that needs that device reports
- *               SOLVE_STATUS_DRIVER. Output parameters are written on success only.
+ * Errors        No function prints, aborts or throws; but where the host has not even a few kilobytes left, a call may end the
+ *               process, as Rust programs do: its large buffers, and nothing else, are asked for in a way that may fail.
+ *               A call that fails leaves output as it was, with one exception: where the device has had a fault, host output is
+ *               filled with NaN. After a fault every later call that needs that device reports SOLVE_STATUS_DRIVER. Output
+ *               parameters are written on success only.
  * Reset         After a cudaDeviceReset solve begins anew. Of blocks from before it forward and update are SOLVE_STATUS_DRIVER.
  * fork          A child may use the CPU backend if no other thread was in a call when it was forked; and a GPU if its parent has made no
  *               CUDA call, as CUDA demands, nor one of this library that looks for a GPU.

@@ -62,3 +62,13 @@ fn the_library_is_small() {
     let limit = if cfg!(debug_assertions) { 200 << 20 } else { 20 << 20 };
     assert!(size < limit, "libsolve.so has {size} bytes");
 }
+
+/// What a product costs is known without asking the system for its caches, which it may describe in ways that no crate expects, nor a program for them.
+#[test]
+fn the_system_is_not_asked_for_its_caches() {
+    let bytes = std::fs::read(library()).expect("the library is beside its tests");
+    for words in [&b"lscpu"[..], b"/sys/devices/system/cpu"] {
+        let found = bytes.windows(words.len()).any(|window| window == words);
+        assert!(!found, "libsolve.so has {:?}", String::from_utf8_lossy(words));
+    }
+}

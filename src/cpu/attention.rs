@@ -3,14 +3,13 @@
 //! A task takes one head and one tile of queries past the keys, tile by tile, and keeps per query the largest score so far,
 //! the sum of e^(score - largest) and the unnormalised output (the online softmax). No more than a tile of scores exists.
 
-use gemm::Parallelism;
 use pulp::Arch;
 use rayon::prelude::*;
 
 use super::exp::exp;
-use super::matmul::{Matrix, matmul};
+use super::matmul::{Matrix, Output, matmul};
 use super::reduce::{max, sum};
-use crate::dims::{D, HEAD_DIM, HEADS, QKV};
+use crate::dims::{D, HEAD_DIM, QKV};
 
 /// Queries in a tile.
 const QUERIES: usize = 128;
@@ -28,21 +27,27 @@ pub fn attention(qkv: &[f32], out: &mut [f32], seq_len: usize, causal: bool) {
     assert!(qkv.len() == 3 * out.len() && out.len().is_multiple_of(seq_len * D));
     qkv.par_chunks_exact(seq_len * QKV).zip(out.par_chunks_exact_mut(seq_len * D)).for_each(|(qkv, out)| {
         out.par_chunks_mut(QUERIES * D).enumerate().for_each(|(tile, out)| {
-            let first = tile * QUERIES;
-            let attend = |head| attend(qkv, head, first, out.len() / D, causal);
-            let heads: Vec<Vec<f32>> = (0..HEADS).into_par_iter().map(attend).collect();
-            for (head, values) in heads.iter().enumerate() {
-                for (out, row) in out.chunks_exact_mut(D).zip(values.chunks_exact(HEAD_DIM)) {
-                    out[head * HEAD_DIM..][..HEAD_DIM].copy_from_slice(row);
-                }
-            }
+            let out = Output::new(out, out.len() / D, D, D);
+            attend_heads(qkv, 0, tile * QUERIES, out, causal);
         });
     });
 }
 
+/// The heads from `head` on that `out` has columns for.
+fn attend_heads(qkv: &[f32], head: usize, first: usize, out: Output<'_>, causal: bool) {
+    let heads = out.cols() / HEAD_DIM;
+    if heads == 1 {
+        return attend(qkv, head, first, out, causal);
+    }
+    let half = heads / 2;
+    let (left, right) = out.split_columns(half * HEAD_DIM);
+    let right = || attend_heads(qkv, head + half, first, right, causal);
+    rayon::join(|| attend_heads(qkv, head, first, left, causal), right);
+}
+
 /// One head's output, (count, HEAD_DIM), for the queries from `first` on.
-fn attend(qkv: &[f32], head: usize, first: usize, count: usize, causal: bool) -> Vec<f32> {
-    let seq_len = qkv.len() / QKV;
+fn attend(qkv: &[f32], head: usize, first: usize, mut out: Output<'_>, causal: bool) {
+    let (seq_len, count) = (qkv.len() / QKV, out.rows());
     let keys = if causal { first + count } else { seq_len };
     // Columns of the head in part 0, 1 or 2 of Q | K | V, as a matrix of `rows` rows.
     let part = |part: usize, row: usize, rows: usize| {
@@ -51,29 +56,28 @@ fn attend(qkv: &[f32], head: usize, first: usize, count: usize, causal: bool) ->
     let q = part(0, first, count);
     let arch = Arch::new();
 
-    let mut out = vec![0.0; count * HEAD_DIM];
-    let mut state = vec![Softmax { max: f32::NEG_INFINITY, sum: 0.0 }; count];
-    let mut scores = vec![0.0; count * KEYS.min(keys)];
+    let mut state = [Softmax { max: f32::NEG_INFINITY, sum: 0.0 }; QUERIES];
+    let mut scores = [0.0; QUERIES * KEYS];
+    (0..count).for_each(|i| out.row(i).fill(0.0));
     for start in (0..keys).step_by(KEYS) {
         let width = KEYS.min(keys - start);
         let scores = &mut scores[..count * width];
-        matmul(scores, false, SCALE, q, part(1, start, width).transposed(), Parallelism::None);
+        let k = part(1, start, width).transposed();
+        matmul(Output::new(scores, count, width, width), false, SCALE, q, k);
         arch.dispatch(|| {
-            let rows = scores.chunks_exact_mut(width).zip(out.chunks_exact_mut(HEAD_DIM)).zip(&mut state);
-            for (i, ((scores, out), state)) in rows.enumerate() {
+            for (i, (scores, state)) in scores.chunks_exact_mut(width).zip(&mut state).enumerate() {
                 let visible = if causal { (first + i + 1).saturating_sub(start).min(width) } else { width };
                 scores[visible..].fill(f32::NEG_INFINITY);
-                state.update(scores, out);
+                state.update(scores, out.row(i));
             }
         });
-        matmul(&mut out, true, 1.0, Matrix::new(scores, count, width, width), part(2, start, width), Parallelism::None);
+        matmul(out.borrow(), true, 1.0, Matrix::new(scores, count, width, width), part(2, start, width));
     }
-    for (out, state) in out.chunks_exact_mut(HEAD_DIM).zip(&state) {
-        for o in out {
+    for (i, state) in state[..count].iter().enumerate() {
+        for o in out.row(i) {
             *o /= state.sum;
         }
     }
-    out
 }
 
 /// What the online softmax remembers of the keys that one query has seen.

@@ -2,6 +2,8 @@
 
 use std::thread;
 
+use solve::cpu;
+
 use crate::inputs::{Random, run};
 
 #[test]
@@ -31,5 +33,23 @@ fn the_result_may_replace_x() {
         let result = run(&x, &weights);
         x.copy_from_slice(&result);
         assert_eq!(x, want);
+    }
+}
+
+/// Nor does it matter how the work was shared out, which depends on how many rows there are, and on the threads.
+#[test]
+fn a_row_alone_has_the_bits_of_the_row_among_others() {
+    let (k, n, rows) = (3072, 768, 150);
+    let mut random = Random(42);
+    let (w, bias) = (random.uniforms(k * n, -0.03, 0.03), random.uniforms(n, -0.1, 0.1));
+    let a = random.uniforms(rows * k, -1.0, 1.0);
+    let linear = |a: &[f32]| {
+        let mut out = vec![f32::NAN; a.len() / k * n];
+        cpu::linear(a, &w, &bias, &mut out);
+        out
+    };
+    let all = linear(&a);
+    for count in [1, 2, 7, 18, 19, 31, 40] {
+        assert!(linear(&a[k * (rows - count)..]) == all[n * (rows - count)..], "{count} rows");
     }
 }
