@@ -12,7 +12,8 @@
  *               pinned or pageable host memory. x, output and weights are all on one device or all on the host. 4-byte alignment is
  *               enough, 16 is faster. output may be x itself; any other overlap of output with an input is SOLVE_STATUS_OVERLAP.
  * Ownership     The library keeps no pointer that it is given after the work that was asked for is done, and frees none but handles.
- * Threads       Every function may be called by any number of threads at once, on the same handle too.
+ * Threads       Every function may be called by any number of threads at once, on the same handle too. A thread that is cancelled
+ *               (pthread_cancel) in a call ends after it.
  * Context       The CUDA context current in the calling thread is the same after a call.
  * Errors        No function prints, aborts or throws; but where the host has not even a few kilobytes left, a call may end the
  *               process, as Rust programs do: its large buffers, and nothing else, are asked for in a way that may fail.

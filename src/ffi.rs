@@ -1,10 +1,11 @@
-//! The C ABI: every `extern "C"`, every raw pointer of a caller, and the guard that lets no panic out. Nothing else.
+//! The C ABI: every `extern "C"`, every raw pointer of a caller, and the guard that lets no panic out and no cancellation in. Nothing else.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use std::cell::{Cell, RefCell};
 use std::ffi::CString;
 
 use crate::backend;
+use crate::cancel;
 use crate::error::{Error, SolveStatus};
 use crate::options::{BlockOptions, Stream};
 use crate::panics;
@@ -227,12 +228,14 @@ thread_local! {
 
 /// Runs `body` and records errors and panics alike as this thread's last status.
 fn guard(body: impl FnOnce() -> Result<(), Error>) -> SolveStatus {
-    let (status, message) = match panics::caught(body) {
-        Ok(Ok(())) => (SolveStatus::Ok, None),
-        Ok(Err(error)) => (error.status(), CString::new(error.to_string()).ok()),
-        Err(said) => (SolveStatus::Panic, CString::new(format!("defect in libsolve: {said}")).ok()),
-    };
-    STATUS.set(status);
-    let _ = MESSAGE.try_with(|last| last.replace(message));
-    status
+    cancel::put_off(|| {
+        let (status, message) = match panics::caught(body) {
+            Ok(Ok(())) => (SolveStatus::Ok, None),
+            Ok(Err(error)) => (error.status(), CString::new(error.to_string()).ok()),
+            Err(said) => (SolveStatus::Panic, CString::new(format!("defect in libsolve: {said}")).ok()),
+        };
+        STATUS.set(status);
+        let _ = MESSAGE.try_with(|last| last.replace(message));
+        status
+    })
 }

@@ -6,7 +6,7 @@
 //!                           ├ plan      which kernels, tiles and grids (pure)
 //!                           ├ launch    the one place that launches
 //!                           └ graph     whole calls kept as CUDA graphs
-//! registry keeps the handles; dims, weights, precision, options, span, host, error, panics and knobs are what all of them use.
+//! registry keeps the handles; dims, weights, precision, options, span, host, error, panics, cancel and knobs are what all of them use.
 //! ```
 //!
 //! Environment, read once, at the first call:
@@ -23,6 +23,7 @@
 #![warn(clippy::undocumented_unsafe_blocks, clippy::unwrap_used, clippy::expect_used)]
 
 pub mod backend;
+pub mod cancel;
 pub mod cpu;
 pub mod cuda;
 pub mod dims;
