@@ -32,7 +32,7 @@ fn main() -> std::process::ExitCode {
         println!("{:?}", raw_solve(at, at, weights.as_ptr().addr(), 1));
         return std::process::ExitCode::SUCCESS;
     }
-    let tests: [(&str, fn()); 8] = [
+    let tests: [(&str, fn()); 9] = [
         ("solve_runs_on_the_cpu", solve_runs_on_the_cpu),
         ("a_block_runs_on_the_cpu", a_block_runs_on_the_cpu),
         ("update_changes_the_weights", update_changes_the_weights),
@@ -40,6 +40,7 @@ fn main() -> std::process::ExitCode {
         ("knobs", knobs),
         ("threads", threads),
         ("forked_child", forked_child),
+        ("forked_child_of_its_parents_number", forked_child_of_its_parents_number),
         ("destroy_waits_for_a_forward", destroy_waits_for_a_forward),
     ];
     run(&tests)
@@ -161,21 +162,61 @@ fn forked_child() {
     let to = output.as_mut_ptr().expose_provenance();
     solve(from, to, weights_at, 40).expect("in the parent");
     let wanted = output.clone();
+    let status = status_of_child(|| {
+        output.fill(f32::NAN);
+        solve(from, to, weights_at, 40).is_ok() && output == wanted
+    });
+    assert_eq!(status, 0, "the child's status; 14 is the alarm that ends it after 30 s");
+}
+
+/// A forked child's status as of waitpid: 0 if `body` is true there.
+fn status_of_child(body: impl FnOnce() -> bool) -> i32 {
     // SAFETY: the child calls what is to work there, and leaves without running anything of its parent's; it is ended if it does not return.
-    let status = unsafe {
+    unsafe {
         let child = libc::fork();
         if child == 0 {
             libc::alarm(30);
-            output.fill(f32::NAN);
-            let right = solve(from, to, weights_at, 40).is_ok() && output == wanted;
-            libc::_exit(if right { 0 } else { 1 });
+            libc::_exit(if body() { 0 } else { 1 });
         }
         assert!(child > 0, "fork");
         let mut status = 0;
         assert_eq!(libc::waitpid(child, &mut status, 0), child);
         status
+    }
+}
+
+/// The first processes of two namespaces, one forked from the other after a call, are both number 1.
+fn forked_child_of_its_parents_number() {
+    const REFUSED: i32 = 77;
+    let host_weights = weights(79);
+    let mut x = Random::new(79).uniforms(D);
+    let (at, weights_at) = (x.as_mut_ptr().expose_provenance(), host_weights.as_ptr().addr());
+    let works = || solve(at, at, weights_at, 1).is_ok();
+    assert!(works(), "and no other test is starting threads when it is forked");
+    let unshare = |flags| {
+        // SAFETY: of this process, which was forked for it and has one thread.
+        if unsafe { libc::unshare(flags) } != 0 {
+            // SAFETY: as in `status_of_child`.
+            unsafe { libc::_exit(REFUSED) }
+        }
     };
-    assert_eq!(status, 0, "the child's status; 14 is the alarm that ends it after 30 s");
+    let status = status_of_child(|| {
+        unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWPID);
+        let status = status_of_child(|| {
+            let parent = (std::process::id(), works());
+            unshare(libc::CLONE_NEWPID);
+            let status = status_of_child(|| parent == (std::process::id(), true) && works());
+            // SAFETY: as in `status_of_child`.
+            unsafe { libc::_exit(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 2 }) }
+        });
+        // SAFETY: as in `status_of_child`.
+        unsafe { libc::_exit(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 3 }) }
+    });
+    if libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == REFUSED {
+        println!("skipped: this process may make no namespaces");
+    } else {
+        assert_eq!(status, 0, "256 times 1 if a call failed, 2 if the inner child was ended by its alarm");
+    }
 }
 
 /// What another thread has begun is complete when the block is gone; what comes later finds none.

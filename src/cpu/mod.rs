@@ -2,15 +2,10 @@
 //!
 //! One file per stage, each a function on row-major slices. Letters: rows = batch * seq_len, D = 768, F = 3072.
 
-use std::process;
-use std::sync::{Mutex, PoisonError};
-
 use rayon::prelude::*;
-use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::dims::{D, FFN, QKV};
 use crate::error::Error;
-use crate::panics;
 use crate::weights::Weights;
 
 mod attention;
@@ -19,6 +14,7 @@ mod gelu;
 mod layernorm;
 mod linear;
 mod matmul;
+mod pool;
 mod reduce;
 
 pub use attention::attention;
@@ -36,25 +32,7 @@ const CHUNK: usize = 8 * D;
 pub fn forward(x: &[f32], w: Weights<'_>, batch: usize, seq_len: usize, causal: bool) -> Result<Vec<f32>, Error> {
     let rows = check_shape(x, batch, seq_len)?;
     // Enter the thread pool once: from outside it every stage would wait for a wake-up, which is what few tokens cost.
-    pool()?.install(|| block(x, w, rows, seq_len, causal))
-}
-
-/// The threads that all calls of this process share: a child that was forked has none of its parent's. Where there are none to be had now, the next call asks
-/// again.
-fn pool() -> Result<&'static ThreadPool, Error> {
-    static POOL: Mutex<Option<(u32, &ThreadPool)>> = Mutex::new(None);
-    let (process, mut pool) = (process::id(), POOL.lock().unwrap_or_else(PoisonError::into_inner));
-    if let Some((started, pool)) = *pool
-        && started == process
-    {
-        return Ok(pool);
-    }
-    let started = ThreadPoolBuilder::new().start_handler(|_| panics::quiet()).build();
-    let started = started.map_err(|error| Error::Exhausted { what: "threads", why: error.to_string() })?;
-    // Never ended: to end a parent's threads in a child would wait for them.
-    let started = &*Box::leak(Box::new(started));
-    *pool = Some((process, started));
-    Ok(started)
+    pool::threads()?.install(|| block(x, w, rows, seq_len, causal))
 }
 
 fn block(x: &[f32], w: Weights<'_>, rows: usize, seq_len: usize, causal: bool) -> Result<Vec<f32>, Error> {

@@ -1,0 +1,54 @@
+//! The threads that all calls of this process share.
+
+use core::ffi::c_int;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, Once, PoisonError};
+
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use crate::error::Error;
+use crate::panics;
+
+unsafe extern "C" {
+    fn pthread_atfork(
+        prepare: Option<extern "C" fn()>,
+        parent: Option<extern "C" fn()>,
+        child: Option<extern "C" fn()>,
+    ) -> c_int;
+}
+
+/// None before the first call, nor in a child that was forked: it has none of its parent's threads. Its number would not tell it from its parent, which may
+/// have the same one in another namespace.
+static POOL: AtomicPtr<ThreadPool> = AtomicPtr::new(ptr::null_mut());
+
+/// Started by the first call. Where there are none to be had now, the next call asks again.
+pub fn threads() -> Result<&'static ThreadPool, Error> {
+    if let Some(pool) = started() {
+        return Ok(pool);
+    }
+    static STARTING: Mutex<()> = Mutex::new(());
+    let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    started().map_or_else(start, Ok)
+}
+
+fn started() -> Option<&'static ThreadPool> {
+    // SAFETY: null, or a pool that is never ended.
+    unsafe { POOL.load(Ordering::Acquire).as_ref() }
+}
+
+fn start() -> Result<&'static ThreadPool, Error> {
+    static WATCHED: Once = Once::new();
+    // SAFETY: the handler stores one word, and the library stays mapped (nodelete).
+    WATCHED.call_once(|| _ = unsafe { pthread_atfork(None, None, Some(forget)) });
+    let pool = ThreadPoolBuilder::new().start_handler(|_| panics::quiet()).build();
+    let pool = pool.map_err(|error| Error::Exhausted { what: "threads", why: error.to_string() })?;
+    // Never ended: to end a parent's threads in a child would wait for them.
+    let pool = Box::leak(Box::new(pool));
+    POOL.store(pool, Ordering::Release);
+    Ok(pool)
+}
+
+extern "C" fn forget() {
+    POOL.store(ptr::null_mut(), Ordering::Relaxed);
+}
