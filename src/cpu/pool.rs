@@ -1,6 +1,6 @@
 //! The threads that all calls of this process share.
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
@@ -9,6 +9,14 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::error::Error;
 use crate::panics;
+
+/// FE_DFL_ENV in the headers of glibc and of musl.
+const DEFAULT_ENVIRONMENT: *const c_void = ptr::without_provenance(usize::MAX);
+
+#[link(name = "m")]
+unsafe extern "C" {
+    fn fesetenv(environment: *const c_void) -> c_int;
+}
 
 unsafe extern "C" {
     fn pthread_atfork(
@@ -41,7 +49,7 @@ fn start() -> Result<&'static ThreadPool, Error> {
     static WATCHED: Once = Once::new();
     // SAFETY: the handler stores one word, and the library stays mapped (nodelete).
     WATCHED.call_once(|| _ = unsafe { pthread_atfork(None, None, Some(forget)) });
-    let pool = ThreadPoolBuilder::new().start_handler(|_| panics::quiet()).build();
+    let pool = ThreadPoolBuilder::new().start_handler(|_| begin()).build();
     let pool = pool.map_err(|error| Error::Exhausted { what: "threads", why: error.to_string() })?;
     // Never ended: to end a parent's threads in a child would wait for them.
     let pool = Box::leak(Box::new(pool));
@@ -51,4 +59,12 @@ fn start() -> Result<&'static ThreadPool, Error> {
 
 extern "C" fn forget() {
     POOL.store(ptr::null_mut(), Ordering::Relaxed);
+}
+
+/// What each of the threads does first.
+fn begin() {
+    panics::quiet();
+    // A thread begins with the rounding, the traps and the treatment of subnormal numbers of the one that starts it: whichever caller was the first.
+    // SAFETY: of the calling thread, to what every program begins with.
+    unsafe { fesetenv(DEFAULT_ENVIRONMENT) };
 }
