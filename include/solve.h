@@ -96,7 +96,7 @@ typedef enum {
    */
   SOLVE_STATUS_BAD_POINTER = 6,
   /**
-   * The device or the host has too little memory.
+   * The device or the host has too little memory, or the process no thread or file descriptor left.
    */
   SOLVE_STATUS_OUT_OF_MEMORY = 7,
   /**

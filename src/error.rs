@@ -20,7 +20,7 @@ pub enum SolveStatus {
     MixedMemory = 5,
     /// A pointer is not memory that this process may use: freed, foreign, or read-only output.
     BadPointer = 6,
-    /// The device or the host has too little memory.
+    /// The device or the host has too little memory, or the process no thread or file descriptor left.
     OutOfMemory = 7,
     /// No usable GPU where one is required.
     NoDevice = 8,

@@ -2,7 +2,7 @@
 //! becomes a status instead of a crash.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
 
 use crate::error::Error;
 use crate::span::{Span, Tokens};
@@ -32,7 +32,7 @@ pub fn spoil(tokens: &Tokens, error: &Error) {
 
 /// Refuses a span that is not mapped with this access from its first byte to its last.
 pub fn check(span: &Span, access: &'static str) -> Result<(), Error> {
-    let Ok(maps) = File::open("/proc/self/maps") else { return Ok(()) };
+    let Some(maps) = mappings()? else { return Ok(()) };
     let mut covered = span.address;
     // The kernel writes the list as it is read, in the order of the addresses, at a cost that a call with few tokens would feel.
     for line in BufReader::new(maps).split(b'\n').map_while(Result::ok) {
@@ -51,6 +51,16 @@ pub fn check(span: &Span, access: &'static str) -> Result<(), Error> {
         }
     }
     Err(Error::BadPointer { argument: span.argument, address: span.address, access, bytes: span.bytes })
+}
+
+/// The kernel's list, or none where there is no /proc or a sandbox hides it: then nothing can be checked.
+fn mappings() -> Result<Option<File>, Error> {
+    match File::open("/proc/self/maps") {
+        Ok(maps) => Ok(Some(maps)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => Ok(None),
+        // There is no file descriptor left for it, for instance.
+        Err(error) => Err(Error::Exhausted { what: "/proc/self/maps", why: error.to_string() }),
+    }
 }
 
 /// "start-end perms ..." as numbers.
