@@ -1,6 +1,6 @@
 //! The exponential as straight-line code, so that loops over it vectorise.
 
-/// e^x to about 1e-7 relative: 0 below -87 (where fp32 loses its normal numbers), e^88 above 88, NaN for NaN.
+/// e^x to about 1e-7 relative: 0 below -87 (where fp32 loses its normal numbers), infinity above 88 (close below where fp32 ends), NaN for NaN.
 ///
 /// x = n ln 2 + r with |r| <= ln 2 / 2; e^r by its Taylor polynomial, whose first dropped term is 5e-9; 2^n by its bits.
 #[inline(always)]
@@ -28,7 +28,13 @@ pub fn exp(x: f32) -> f32 {
     let p = p * r + 1.0 / 2.0;
     let p = (p * r) * r + r + 1.0;
     let power = f32::from_bits(rounded.to_bits().wrapping_add(127) << 23);
-    if x < LOWEST { 0.0 } else { p * power }
+    if x < LOWEST {
+        0.0
+    } else if x > HIGHEST {
+        f32::INFINITY
+    } else {
+        p * power
+    }
 }
 
 #[cfg(test)]
@@ -46,11 +52,13 @@ mod tests {
     }
 
     #[test]
-    fn saturates_and_keeps_nan() {
+    fn has_its_limits_and_keeps_nan() {
         assert_eq!(exp(0.0), 1.0);
         assert_eq!(exp(-88.0), 0.0);
         assert_eq!(exp(f32::NEG_INFINITY), 0.0);
-        assert_eq!(exp(f32::INFINITY), exp(88.0));
+        for x in [88.1, 100.0, f32::MAX, f32::INFINITY] {
+            assert_eq!(exp(x), f32::INFINITY, "exp({x})");
+        }
         assert!(exp(f32::NAN).is_nan());
     }
 }
