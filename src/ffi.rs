@@ -144,7 +144,7 @@ pub unsafe extern "C" fn solve_block_create(
 /// kernel comes after; one that was launched with programmatic stream serialization must have waited itself (griddepcontrol.wait). And no
 /// cooperative grid may be launched meanwhile that has this same priority and no room beside the call, nor may others' kernels keep it from
 /// multiprocessors for more than 20 s.
-/// Where one sequence has numbers that are not finite, others of its batch may come out as NaN, too.
+/// Where one sequence has numbers that are not finite, others of its batch may come out as NaN, too, and if causal its own earlier tokens.
 /// On the CPU: x and output are host memory, stream is null, and output is ready on return.
 ///
 /// The statuses of solve, and SOLVE_STATUS_BAD_HANDLE for a block that does not exist (any more), INVALID_ARGUMENT for more tokens than

@@ -54,6 +54,10 @@ fn attend(qkv: &[f32], head: usize, first: usize, mut out: Output<'_>, causal: b
         Matrix::new(&qkv[row * QKV + part * D + head * HEAD_DIM..], rows, HEAD_DIM, QKV)
     };
     let q = part(0, first, count);
+    // How many of the tile's keys from `start` on query i sees.
+    let visible = |i: usize, start: usize, width: usize| {
+        if causal { (first + i + 1).saturating_sub(start).min(width) } else { width }
+    };
     let arch = Arch::new();
 
     let mut state = [Softmax { max: f32::NEG_INFINITY, sum: 0.0 }; QUERIES];
@@ -66,12 +70,19 @@ fn attend(qkv: &[f32], head: usize, first: usize, mut out: Output<'_>, causal: b
         matmul(Output::new(scores, count, width, width), false, SCALE, q, k);
         arch.dispatch(|| {
             for (i, (scores, state)) in scores.chunks_exact_mut(width).zip(&mut state).enumerate() {
-                let visible = if causal { (first + i + 1).saturating_sub(start).min(width) } else { width };
-                scores[visible..].fill(f32::NEG_INFINITY);
-                state.update(scores, out.row(i));
+                state.update(&mut scores[..visible(i, start, width)], out.row(i));
             }
         });
-        matmul(out.borrow(), true, 1.0, Matrix::new(scores, count, width, width), part(2, start, width));
+        if visible(0, start, width) == width {
+            matmul(out.borrow(), true, 1.0, Matrix::new(scores, count, width, width), part(2, start, width));
+            continue;
+        }
+        // What is hidden is left out rather than weighed with 0, which times an infinity or a NaN would be NaN.
+        for (i, scores) in scores.chunks_exact(width).enumerate() {
+            let seen = visible(i, start, width);
+            let weights = Matrix::new(scores, 1, seen, seen);
+            matmul(Output::new(out.row(i), 1, HEAD_DIM, HEAD_DIM), true, 1.0, weights, part(2, start, seen));
+        }
     }
     for (i, state) in state[..count].iter().enumerate() {
         for o in out.row(i) {

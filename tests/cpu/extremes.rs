@@ -86,6 +86,15 @@ fn nan_stays_where_it_can_reach() {
     x[30 * 768] = f32::NAN;
     let all = run(&x, &weights);
     assert!(all.iter().all(|v| v.is_nan()));
-    let first = cpu::forward(&x[..30 * 768], weights.view(), 1, 30, true).expect("a good shape");
-    assert!(first.iter().all(|v| v.is_finite()));
+    // 300 tokens are three tiles of queries and two of keys.
+    for (tokens, at) in [(40, 30), (300, 131), (300, 290)] {
+        for value in [f32::NAN, f32::INFINITY] {
+            let mut x = random.tokens(tokens);
+            let clean = cpu::forward(&x, weights.view(), 1, tokens, true).expect("a good shape");
+            x[at * 768 + 3] = value;
+            let got = cpu::forward(&x, weights.view(), 1, tokens, true).expect("a good shape");
+            assert!(got[..at * 768] == clean[..at * 768], "{value} in token {at} reaches earlier ones");
+            assert!(got[at * 768..].iter().all(|v| v.is_nan()), "{value} in token {at} stays there");
+        }
+    }
 }
