@@ -28,6 +28,8 @@ pub struct Knobs {
     pub arch: Option<Arch>,
     /// `SOLVE_PRECISION`
     pub precision: SolvePrecision,
+    /// `RAYON_NUM_THREADS`; 0 is one for each CPU that the thread which starts them may use.
+    pub threads: usize,
     /// Whether this process runs under compute-sanitizer or Nsight Compute, by a variable that both set.
     pub instrumented: bool,
 }
@@ -61,8 +63,12 @@ impl Knobs {
                 Some(Arch::from_name(&name).ok_or_else(|| unknown("SOLVE_ARCH", &name, "sm75, sm80 or sm90a"))?)
             }
         };
+        let threads = match value("RAYON_NUM_THREADS") {
+            None => 0,
+            Some(count) => count.parse().map_err(|_| unknown("RAYON_NUM_THREADS", &count, "a number"))?,
+        };
         let instrumented = env::var_os("NVIDIA_PROCESS_INJECTION_CRASH_REPORTING").is_some();
-        Ok(Self { device, arch, precision, instrumented })
+        Ok(Self { device, arch, precision, threads, instrumented })
     }
 }
 

@@ -130,6 +130,10 @@ fn knobs() {
     );
     assert!(child("SOLVE_ARCH", "volta").contains("SOLVE_ARCH is \\\"volta\\\", expected sm75, sm80 or sm90a"));
     assert!(child("SOLVE_DEVICE", OsStr::from_bytes(b"c\xe9")).contains("SOLVE_DEVICE is"), "not UTF-8");
+    assert!(child("RAYON_NUM_THREADS", "abc").contains("RAYON_NUM_THREADS is \\\"abc\\\", expected a number"));
+    for count in ["0", "1", "5"] {
+        assert_eq!(child("RAYON_NUM_THREADS", count).trim(), "Ok(())", "{count} threads");
+    }
     for precision in ["fast", "exact", "auto"] {
         assert_eq!(child("SOLVE_PRECISION", precision).trim(), "Ok(())", "the CPU is exact");
     }

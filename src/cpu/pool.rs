@@ -8,6 +8,7 @@ use std::sync::{Mutex, Once, PoisonError};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::error::Error;
+use crate::knobs::Knobs;
 use crate::panics;
 
 /// FE_DFL_ENV in the headers of glibc and of musl.
@@ -49,7 +50,8 @@ fn start() -> Result<&'static ThreadPool, Error> {
     static WATCHED: Once = Once::new();
     // SAFETY: the handler stores one word, and the library stays mapped (nodelete).
     WATCHED.call_once(|| _ = unsafe { pthread_atfork(None, None, Some(forget)) });
-    let pool = ThreadPoolBuilder::new().start_handler(|_| begin()).build();
+    let count = Knobs::get()?.threads;
+    let pool = ThreadPoolBuilder::new().num_threads(count).start_handler(|_| begin()).build();
     let pool = pool.map_err(|error| Error::Exhausted { what: "threads", why: error.to_string() })?;
     // Never ended: to end a parent's threads in a child would wait for them.
     let pool = Box::leak(Box::new(pool));
