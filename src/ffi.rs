@@ -29,7 +29,7 @@ pub struct SolveOptions {
     pub precision: SolvePrecision,
     /// Not 0: token i attends to tokens 0..i of its own sequence only.
     pub causal: c_int,
-    /// Tokens (batch * seq_len) that one forward may have: what memory is reserved for. 0 is 4096.
+    /// Tokens (batch * seq_len) that one forward may have: what memory is reserved for on a GPU. 0 is 4096.
     pub max_tokens: c_int,
 }
 
@@ -101,7 +101,7 @@ pub extern "C" fn solve_build_id() -> *const c_char {
 }
 
 /// Prepares a block: takes a copy of weights (SOLVE_WEIGHTS_LEN floats, on a device or on the host) in the form the kernels like best, and
-/// reserves memory for options->max_tokens. options may be null: all defaults. Returns when the block is ready, and weights may then be
+/// on a GPU reserves memory for options->max_tokens. options may be null: all defaults. Returns when the block is ready, and weights may then be
 /// freed. Destroy the block with solve_block_destroy. With SOLVE_DEVICE=cpu, or where no GPU is asked for and there is none, it is one on the CPU.
 ///
 /// The statuses of solve, and SOLVE_STATUS_INVALID_ARGUMENT for an option out of its range or a size that is not sizeof(solve_options),
