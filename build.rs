@@ -50,7 +50,7 @@ fn main() {
     }
     let mut watched = files_below(&root.join("src"));
     watched.extend(files_below(&root.join("cuda")));
-    watched.extend(["Cargo.lock", "build.rs"].map(|name| root.join(name)));
+    watched.extend(["Cargo.lock", "Cargo.toml", "build.rs"].map(|name| root.join(name)));
     watched.sort();
     watched.retain(|path| path.extension().is_none_or(|ending| ending != "md"));
     println!("cargo::rustc-env=SOLVE_BUILD_ID={}", build_id(&root, &watched));
@@ -277,7 +277,7 @@ fn images_table(images: &[Image]) -> String {
     text + "];\n"
 }
 
-/// SHA-256 over (path, zero byte, content) of everything that makes the library.
+/// SHA-256 over (path, zero byte, content) of every file of the tree that makes the library.
 fn build_id(root: &Path, paths: &[PathBuf]) -> String {
     let named: BTreeSet<_> = paths.iter().filter_map(|path| path.strip_prefix(root).ok()).collect();
     let mut hash = Sha256::new();
