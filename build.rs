@@ -66,6 +66,7 @@ fn main() {
         ((0, 0), Vec::new())
     } else {
         let nvcc = Nvcc::find(&root);
+        println!("cargo::rerun-if-changed={}", nvcc.path.display());
         (nvcc.version, nvcc.compile_all(&root, &shared_folder(&out)))
     };
     println!("cargo::rustc-env=SOLVE_CUDA_VERSION={}", version.0 * 1000 + version.1 * 10);
@@ -105,6 +106,8 @@ impl Image {
 struct Nvcc {
     path: PathBuf,
     version: (u32, u32),
+    /// All that it says of its version: one with the same two numbers may be another build.
+    said: String,
 }
 
 impl Nvcc {
@@ -121,8 +124,9 @@ impl Nvcc {
 
         let mut too_old = String::new();
         for path in candidates.into_iter().filter(|path| path.is_file()) {
-            match release_of(&path) {
-                Some(version) if version >= OLDEST_NVCC => return Self { path, version },
+            let said = version_of(&path);
+            match release_in(&said) {
+                Some(version) if version >= OLDEST_NVCC => return Self { path, version, said },
                 other => {
                     let _ = write!(too_old, " (found {} {other:?})", path.display());
                 }
@@ -193,7 +197,7 @@ impl Nvcc {
         for name in ["NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS"] {
             command.env(name, variable(name));
         }
-        let line = format!("{command:?} # {:?}", self.version);
+        let line = format!("{command:?} # {:?}", self.said);
         if is_current(image, &depfile) && fs::read_to_string(&stamp).is_ok_and(|old| old == line) {
             return Ok(());
         }
@@ -255,9 +259,13 @@ fn dotted((major, minor): (u32, u32)) -> String {
     format!("{major}.{minor}")
 }
 
-fn release_of(nvcc: &Path) -> Option<(u32, u32)> {
-    let said = Command::new(nvcc).arg("--version").output().ok()?;
-    let text = String::from_utf8_lossy(&said.stdout).into_owned();
+/// What it says of itself; "" if it does not run.
+fn version_of(nvcc: &Path) -> String {
+    let said = Command::new(nvcc).arg("--version").output();
+    said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned()).unwrap_or_default()
+}
+
+fn release_in(text: &str) -> Option<(u32, u32)> {
     let release = text.split("release ").nth(1)?.split(',').next()?;
     let (major, minor) = release.split_once('.')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
