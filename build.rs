@@ -249,10 +249,15 @@ fn is_current(image: &Image, depfile: &Path) -> bool {
     let modified = |path: &Path| fs::metadata(path).and_then(|data| data.modified()).ok();
     let (Some(built), Ok(rule)) = (modified(&image.output), fs::read_to_string(depfile)) else { return false };
     let Some((_, sources)) = rule.split_once(" : ").or_else(|| rule.split_once(": ")) else { return false };
-    sources
-        .split_whitespace()
-        .filter(|word| *word != "\\")
-        .all(|word| modified(&Path::new(&variable("CARGO_MANIFEST_DIR")).join(word)).is_some_and(|time| time < built))
+    paths_in(sources)
+        .all(|path| modified(&Path::new(&variable("CARGO_MANIFEST_DIR")).join(path)).is_some_and(|time| time < built))
+}
+
+/// The words of a rule of make, whose lines end in a backslash, and in which one stands before a space that is part of a path.
+fn paths_in(sources: &str) -> impl Iterator<Item = String> {
+    let marked = sources.replace("\\\n", " ").replace("\\ ", "\0");
+    let paths: Vec<_> = marked.split_whitespace().map(|word| word.replace('\0', " ")).collect();
+    paths.into_iter()
 }
 
 fn dotted((major, minor): (u32, u32)) -> String {
