@@ -26,8 +26,8 @@ const _: () = assert!(KEPT * size_of::<u32>() <= AWAKE.end - AWAKE.start);
 #[derive(Default)]
 pub struct Graphs {
     kept: Vec<Kept>,
-    /// Of the latest call, unless it failed. The first one on another goes by its graph, which fails where not all blocks have room.
-    stream: Option<Stream>,
+    /// Number of the latest call's, unless it failed. The first one on another goes by its graph, which fails where not all blocks have room.
+    stream: Option<u64>,
 }
 
 struct Kept {
@@ -55,7 +55,8 @@ struct Key {
 }
 
 impl Graphs {
-    /// Enqueues one forward.
+    /// Enqueues one forward. `number` is that of the stream: CU_STREAM_PER_THREAD is another one in each thread, and a destroyed one's address comes again.
+    /// Who has but one stream may give it any number.
     ///
     /// # Safety
     /// The device's context is current, and the buffers have the sizes that their comments say for this shape.
@@ -64,14 +65,14 @@ impl Graphs {
         device: &'static Device,
         shape: Shape,
         buffers: &Buffers,
-        stream: Stream,
+        (stream, number): (Stream, u64),
         company: Company,
     ) -> Result<(), Error> {
-        let follows = company.follows && self.stream == Some(stream);
+        let follows = company.follows && self.stream == Some(number);
         self.stream = None;
         // SAFETY: the caller's promise.
         unsafe { self.enqueue(device, shape, buffers, stream, Company { follows, ..company }) }?;
-        self.stream = Some(stream);
+        self.stream = Some(number);
         Ok(())
     }
 

@@ -48,7 +48,8 @@ struct Order {
 enum Run {
     /// They go into the caller's graph.
     Captured,
-    Now(Company),
+    /// They go to a stream of this number.
+    Now(u64, Company),
 }
 
 impl Prepared {
@@ -137,7 +138,9 @@ impl Prepared {
                         unsafe {
                             match run {
                                 Run::Captured => run_plainly(self.device, shape, &buffers, stream),
-                                Run::Now(company) => order.graphs.run(self.device, shape, &buffers, stream, company),
+                                Run::Now(number, company) => {
+                                    order.graphs.run(self.device, shape, &buffers, (stream, number), company)
+                                }
                             }
                         }
                     })
@@ -221,7 +224,7 @@ impl Prepared {
         order.stream = Some(number);
         let done = Arc::clone(&order.done);
         let end = End { event: &done, always: true };
-        let enqueued = launchers.enqueue(stream, end, |company| enqueue(stream, &mut order, Run::Now(company)));
+        let enqueued = launchers.enqueue(stream, end, |company| enqueue(stream, &mut order, Run::Now(number, company)));
         // After a failure too: a copy may be reading the caller's memory.
         let finished = if waits { wait(stream) } else { Ok(()) };
         enqueued.and(finished)

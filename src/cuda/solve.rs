@@ -111,7 +111,7 @@ impl Solver {
             staged(tokens, on_host, scratch, stream, |x, output| {
                 let buffers = Buffers::new(x, output, weights_at, &shape, parts);
                 // SAFETY: the caller's spans were checked for their length, the workspace has room for the rows.
-                unsafe { self.graphs.run(device, shape, &buffers, stream, company) }
+                unsafe { self.graphs.run(device, shape, &buffers, (stream, 0), company) }
             })
         })
     }
