@@ -134,6 +134,7 @@ fn knobs() {
     for count in ["0", "1", "5"] {
         assert_eq!(child("RAYON_NUM_THREADS", count).trim(), "Ok(())", "{count} threads");
     }
+    assert_eq!(child("RUST_MIN_STACK", "65536").trim(), "Ok(())", "threads with room for their tiles");
     for precision in ["fast", "exact", "auto"] {
         assert_eq!(child("SOLVE_PRECISION", precision).trim(), "Ok(())", "the CPU is exact");
     }

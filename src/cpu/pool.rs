@@ -27,6 +27,9 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
+/// Bytes of a thread's: a tile of scores and a panel of a matrix take 192 KB of it. Else RUST_MIN_STACK, which is meant for others, would say.
+const STACK: usize = 2 << 20;
+
 /// None before the first call, nor in a child that was forked: it has none of its parent's threads. Its number would not tell it from its parent, which may
 /// have the same one in another namespace.
 static POOL: AtomicPtr<ThreadPool> = AtomicPtr::new(ptr::null_mut());
@@ -51,7 +54,8 @@ fn start() -> Result<&'static ThreadPool, Error> {
     // SAFETY: the handler stores one word, and the library stays mapped (nodelete).
     WATCHED.call_once(|| _ = unsafe { pthread_atfork(None, None, Some(forget)) });
     let count = Knobs::get()?.threads;
-    let pool = ThreadPoolBuilder::new().num_threads(count).start_handler(|_| begin()).build();
+    let threads = ThreadPoolBuilder::new().num_threads(count).stack_size(STACK).start_handler(|_| begin());
+    let pool = threads.build();
     let pool = pool.map_err(|error| Error::Exhausted { what: "threads", why: error.to_string() })?;
     // Never ended: to end a parent's threads in a child would wait for them.
     let pool = Box::leak(Box::new(pool));
