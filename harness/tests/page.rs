@@ -55,25 +55,29 @@ fn every_file_is_written_and_the_page_shows_in_a_browser() {
     // A run against itself is no regression; the same report twice compares.
     let (code, said) = graded(&["compare", &json, &path("base.json"), "--fail-on-regression", "50"]);
     assert!(code == 0 && said.contains("honest_plain.so"), "{said}");
-    slower_is_a_regression(&report, &json, &path("slower.json"));
+    slower_is_a_regression(&report, &folder);
     nothing_compared_is_no_pass(&honest, &json);
     let speed = report["candidates"][0]["speed"].as_array().expect("speeds");
     let drawn = speed.iter().find(|kind| kind["seq"] == 16).expect("single calls at seq 16");
     in_browser(Path::new(&html), drawn["samples"].as_array().map_or(usize::MAX, Vec::len));
 }
 
-/// The same report with all times doubled, against the true one.
-fn slower_is_a_regression(report: &serde_json::Value, json: &str, slower: &str) {
-    let mut changed = report.clone();
-    for kind in changed["candidates"][0]["speed"].as_array_mut().expect("speeds") {
-        for sample in kind["samples"].as_array_mut().expect("samples") {
-            *sample = (2.0 * sample.as_f64().expect("a time")).into();
+/// The same report with all times doubled, against the one before; of a steady machine, whatever this one is.
+fn slower_is_a_regression(report: &serde_json::Value, folder: &Path) {
+    let [steady, slower] = [("steady.json", 1.0), ("slower.json", 2.0)].map(|(name, times)| {
+        let mut changed = report.clone();
+        for kind in changed["candidates"][0]["speed"].as_array_mut().expect("speeds") {
+            for (i, sample) in kind["samples"].as_array_mut().expect("samples").iter_mut().enumerate() {
+                *sample = (times * (1000.0 + i as f64)).into();
+            }
         }
-    }
-    std::fs::write(slower, changed.to_string()).expect("a file for the test");
-    let (code, said) = graded(&["compare", json, slower, "--fail-on-regression", "50"]);
+        let path = folder.join(name).display().to_string();
+        std::fs::write(&path, changed.to_string()).expect("a file for the test");
+        path
+    });
+    let (code, said) = graded(&["compare", &steady, &slower, "--fail-on-regression", "50"]);
     assert!(code == 21 && said.contains("SLOWER"), "{code}: {said}");
-    let (code, said) = graded(&["compare", slower, json, "--fail-on-regression", "50"]);
+    let (code, said) = graded(&["compare", &slower, &steady, "--fail-on-regression", "50"]);
     assert!(code == 0 && said.contains("FASTER"), "{code}: {said}");
 }
 
