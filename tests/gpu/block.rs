@@ -60,7 +60,13 @@ pub fn sizes(arch: Arch) {
 pub fn fewer_multiprocessors(arch: Arch) {
     let host_weights = weights(18);
     let weights = Memory::of(&host_weights);
-    for sms in [78, 60, 32, 16] {
+    let shapes = [(1, 1), (7, 1), (1, 5), (1, 12), (2, 8), (1, 16), (1, 20), (4, 8), (1, 40), (1, 200), (1, 1100)];
+    let cases = shapes.map(|(batch, seq_len)| {
+        let host_x = Random::new(seq_len as u64).uniforms(batch * seq_len * D);
+        let wanted = reference(&host_x, &host_weights, batch, seq_len, false);
+        (batch, seq_len, Memory::of(&host_x), wanted)
+    });
+    for sms in [78, 60, 16] {
         let mut device = Device::open(0, Some(arch)).expect("the device");
         device.sms = sms;
         if let Kernels::Hopper(kernels) = &mut device.kernels {
@@ -71,23 +77,22 @@ pub fn fewer_multiprocessors(arch: Arch) {
         for precision in [Fast, Exact] {
             let options = BlockOptions { max_tokens: 1100, precision, ..BlockOptions::default() };
             let block = Prepared::on(device, &weight_span(&weights), options).expect("create");
-            for (batch, seq_len) in
-                [(1, 1), (7, 1), (1, 5), (1, 12), (2, 8), (1, 16), (1, 20), (4, 8), (1, 40), (1, 200), (1, 1100)]
-            {
-                let host_x = Random::new(seq_len as u64).uniforms(batch * seq_len * D);
-                let wanted = reference(&host_x, &host_weights, batch, seq_len, false);
-                let (x, output) = (Memory::of(&host_x), Memory::poisoned(host_x.len()));
-                let call = tokens(&x, &output, batch, seq_len);
+            for (batch, seq_len, x, wanted) in &cases {
                 let what = format!("{precision:?}, {batch} sequences of {seq_len} on {sms} multiprocessors");
+                // Plainly, then as a graph, then as the same one.
                 for time in 0..3 {
-                    block.forward(&call, Stream::LEGACY).expect("forward");
-                    check_block(&output.read(), &wanted, &format!("a handle, {what}, time {time}"));
-                    if batch == 1 {
-                        solve_in_place(device, &call, &weight_span(&weights), precision).expect("solve");
-                        check_block(&output.read(), &wanted, &format!("solve(), {what}, time {time}"));
-                    }
+                    let output = Memory::poisoned(wanted.len());
+                    block.forward(&tokens(x, &output, *batch, *seq_len), Stream::LEGACY).expect("forward");
+                    check_block(&output.read(), wanted, &format!("a handle, {what}, time {time}"));
+                    output.check_guards();
                 }
-                output.check_guards();
+                for time in 0..if *batch == 1 { 3 } else { 0 } {
+                    let output = Memory::poisoned(wanted.len());
+                    let call = tokens(x, &output, 1, *seq_len);
+                    solve_in_place(device, &call, &weight_span(&weights), precision).expect("solve");
+                    check_block(&output.read(), wanted, &format!("solve(), {what}, time {time}"));
+                    output.check_guards();
+                }
             }
         }
     }
