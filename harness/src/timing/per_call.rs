@@ -97,17 +97,19 @@ fn drawn_anew(grade: &mut Grade<'_>, rig: &mut Rig, spin: u32, seq: usize, weigh
             contents.push(if fixed { bases[0].fresh_tokens(s) } else { bases[0].fresh(s) });
             contents.push(grade.bank.anew(seq, k, fixed.then(|| bases[0].plain().weights.clone())));
         }
-        let (mut times, mut alone) = ([f64::INFINITY; 2], [f64::INFINITY; 2]);
+        let (mut times, mut alone) = ([f64::INFINITY; 2], f64::INFINITY);
         for (k, content) in contents.iter().enumerate() {
             let done = grade.checked(rig, content, &manner)?;
             times[k % 2] = times[k % 2].min(call_us(&done));
-            alone[k % 2] = alone[k % 2].min(call_us(&done) - us(done.waited));
+            if k % 2 == 1 {
+                alone = alone.min(call_us(&done) - us(done.waited));
+            }
         }
         let [usual, anew] = times;
         if usual >= skipped * anew {
             return Ok(());
         }
-        by_the_machine |= usual >= skipped * alone[1];
+        by_the_machine |= usual >= skipped * alone;
         message = format!(
             "{usual:.1} us usually ({weights} weights), but {anew:.1} us on inputs drawn anew: work is skipped"
         );
