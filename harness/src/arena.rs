@@ -15,6 +15,8 @@ const JITTER: usize = 256;
 const TOKEN_SLOTS: usize = 8;
 /// Slots for weights.
 const WEIGHT_SLOTS: usize = 3;
+/// The snapshot's floats, at least: rows that come and go in a run of calls lie there.
+const SNAPSHOT: usize = 128 * D;
 
 /// A buffer's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +53,8 @@ impl Arena {
     /// A region for sequences of up to `tokens` tokens.
     pub fn new(tokens: usize) -> Self {
         let (token_slot, weight_slot) = (slot(tokens * D), slot(WEIGHTS));
-        let snapshot = Place { at: TOKEN_SLOTS * token_slot + WEIGHT_SLOTS * weight_slot, len: tokens * D };
+        let at = TOKEN_SLOTS * token_slot + WEIGHT_SLOTS * weight_slot;
+        let snapshot = Place { at, len: SNAPSHOT.max(tokens * D) };
         Self { token_slot, weight_slot, snapshot, len: snapshot.at + snapshot.len }
     }
 

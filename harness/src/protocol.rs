@@ -92,8 +92,8 @@ pub struct Call {
     pub wait_each: bool,
     /// Changes made between the calls of a chain, in this order.
     pub patches: Vec<Patch>,
-    /// Where the patches put what the grader reads afterwards: the place and its length.
-    pub kept: (usize, usize),
+    /// What the patches work with beside the buffers, written or read by the grader: the place and its length.
+    pub beside: (usize, usize),
 }
 
 /// What the candidate's process saw of a call. Only claims: the grader checks them against its own clock.

@@ -56,10 +56,12 @@ impl Cuda {
     fn cross(&self, call: &Call, inwards: bool) -> Result<(), Failure> {
         let Some(mirror) = &self.mirror else { return Ok(()) };
         let tokens = call.seq * D;
-        for (at, len) in [(call.x, tokens), (call.output, tokens), (call.weights, WEIGHTS)] {
-            let (from, bytes) = (at - RED, (len + 2 * RED) * 4);
-            let (host, device) = (mirror.address(from), self.at(from));
-            // SAFETY: the grader placed the buffer with its red zones inside the region.
+        let buffers = [(call.x, tokens), (call.output, tokens), (call.weights, WEIGHTS)];
+        let guarded = buffers.map(|(at, len)| (at - RED, len + 2 * RED));
+        let snapshot = call.snapshot.filter(|_| !inwards).map(|at| (at, tokens));
+        for (at, len) in guarded.into_iter().chain([call.beside]).chain(snapshot).filter(|(_, len)| *len > 0) {
+            let (host, device, bytes) = (mirror.address(at), self.at(at), len * 4);
+            // SAFETY: the grader placed all of them inside the region.
             let result = unsafe {
                 if inwards {
                     sys::cuMemcpyHtoD_v2(device, host.cast(), bytes)
@@ -68,12 +70,6 @@ impl Cuda {
                 }
             };
             check(result, "copying a buffer")?;
-        }
-        let snapshot = call.snapshot.map(|at| (at, tokens));
-        for (at, len) in snapshot.into_iter().chain([call.kept]).filter(|(_, len)| !inwards && *len > 0) {
-            let (host, device) = (mirror.address(at), self.at(at));
-            // SAFETY: as above.
-            check(unsafe { sys::cuMemcpyDtoH_v2(host.cast(), device, len * 4) }, "copying the snapshot")?;
         }
         Ok(())
     }

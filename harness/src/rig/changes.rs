@@ -9,32 +9,49 @@ use crate::protocol::Patch;
 /// The content of a chain describes the state after all changes.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
-    /// Before call `.0`, rows `.1` and `.2` of x trade places.
+    /// Before call `.0`, rows `.1` and `.2` trade places: of x, or, counted on from its last, of `spare`.
     pub tokens: Vec<(usize, usize, usize)>,
+    /// Rows beside x.
+    pub spare: Vec<f32>,
     /// Before call `.0`, rows `.2` and `.3` of the matrix `.1` trade places; each matrix once.
     pub weights: Vec<(usize, Param, usize, usize)>,
     /// Row `.1` of the output is spoilt before call `.0` and kept after it.
     pub looks: Vec<(usize, usize)>,
 }
 
-/// Room at the start of the snapshot for the longest row that trades places; behind it are the rows that were kept.
-const SPARE: usize = FFN;
+/// Room at the start of the snapshot for the longest row that trades places; behind it are the rows that were kept, and the spare ones.
+const PASSING: usize = FFN;
 
 impl Changes {
     /// Where the kept rows lie, one behind the other.
     pub fn kept(&self, snapshot: Place) -> Place {
-        Place { at: snapshot.at + SPARE, len: self.looks.len() * D }
+        Place { at: snapshot.at + PASSING, len: self.looks.len() * D }
     }
 
-    /// x before all changes.
-    pub fn first_x(&self, content: &Content) -> Vec<f32> {
-        let mut x = content.x.clone();
+    /// Where the spare rows lie.
+    pub fn spare(&self, snapshot: Place) -> Place {
+        let kept = self.kept(snapshot);
+        Place { at: kept.at + kept.len, len: self.spare.len() }
+    }
+
+    /// Where both lie.
+    pub fn beside(&self, snapshot: Place) -> Place {
+        let kept = self.kept(snapshot);
+        let place = Place { len: kept.len + self.spare.len(), ..kept };
+        assert!(place.at + place.len <= snapshot.at + snapshot.len, "the snapshot has room for all rows of a run");
+        place
+    }
+
+    /// x and the spare rows before all changes.
+    pub fn first_rows(&self, content: &Content) -> (Vec<f32>, Vec<f32>) {
+        let mut x = [&content.x[..], &self.spare].concat();
         for &(_, a, b) in self.tokens.iter().rev() {
             for c in 0..D {
                 x.swap(a * D + c, b * D + c);
             }
         }
-        x
+        let spare = x.split_off(content.x.len());
+        (x, spare)
     }
 
     /// Rows of the weights before all changes, with their offsets in the buffer.
@@ -53,21 +70,23 @@ impl Changes {
             let copy = |from, to| Patch { before, to, from, len };
             patches.extend([copy(a, snapshot.at), copy(b, a), copy(snapshot.at, b)]);
         };
+        let spare = self.spare(snapshot).at;
+        let token = |row: usize| if row * D < x.len { x.at + row * D } else { spare + row * D - x.len };
         for &(before, a, b) in &self.tokens {
-            trade(before, x.at + a * D, x.at + b * D, D);
+            trade(before, token(a), token(b), D);
         }
         for &(before, p, a, b) in &self.weights {
             let row = |r: usize| weights.at + p.offset + r * p.cols;
             trade(before, row(a), row(b), p.cols);
         }
-        let kept = self.kept(snapshot).at;
+        let kept = self.kept(snapshot);
         for (k, &(call, row)) in self.looks.iter().enumerate() {
             let at = output.at + row * D;
             patches.push(Patch { before: call, to: at, from: output.at - RED, len: D });
-            patches.push(Patch { before: call + 1, to: kept + k * D, from: at, len: D });
+            patches.push(Patch { before: call + 1, to: kept.at + k * D, from: at, len: D });
         }
         // What one call left is kept before anything is done for the next.
-        patches.sort_by_key(|p| (p.before, p.to < kept));
+        patches.sort_by_key(|p| (p.before, !(kept.at..kept.at + kept.len).contains(&p.to)));
         patches
     }
 }
@@ -95,12 +114,16 @@ mod tests {
             limits: Limits::tolerance(0.0),
         };
         let changes = Changes {
-            tokens: vec![(1, 2, 5), (2, 5, 7)],
+            tokens: vec![(1, 2, 5), (2, 5, 7), (2, 3, 9)],
+            spare: (0..2 * D).map(|i| -(i as f32)).collect(),
             weights: vec![(1, W_FC, 3, 9), (2, W_PROJ, 0, 3071)],
             looks: vec![(1, 4), (2, 4)],
         };
         let mut region = vec![0f32; arena.len];
-        region[x.at..x.at + x.len].copy_from_slice(&changes.first_x(&content));
+        let (first, spare) = changes.first_rows(&content);
+        region[x.at..x.at + x.len].copy_from_slice(&first);
+        let beside = changes.spare(arena.snapshot);
+        region[beside.at..][..beside.len].copy_from_slice(&spare);
         region[weights.at..weights.at + WEIGHTS].copy_from_slice(&content.weights);
         for (at, row) in changes.first_weights(&content) {
             region[weights.at + at..][..row.len()].copy_from_slice(row);
@@ -117,7 +140,8 @@ mod tests {
                 region[output.at..output.at + output.len].fill(call as f32 + 10.0);
             }
         }
-        assert_eq!(region[x.at..x.at + x.len], content.x);
+        assert!(region[x.at..x.at + x.len] == content.x[..]);
+        assert!(region[beside.at..][..beside.len] == changes.spare[..]);
         assert!(region[weights.at..weights.at + WEIGHTS] == content.weights[..]);
         let kept = changes.kept(arena.snapshot);
         assert_eq!((region[kept.at], region[kept.at + D]), (11.0, 12.0));

@@ -190,7 +190,8 @@ impl Rig {
         }
         self.guard(x)?;
         self.guard(output)?;
-        let kept = changes.kept(self.arena.snapshot);
+        let [kept, spare, beside] =
+            [Changes::kept, Changes::spare, Changes::beside].map(|of| of(changes, self.arena.snapshot));
         let mut call = Call {
             seq: content.seq,
             x: x.at,
@@ -203,10 +204,12 @@ impl Rig {
             repeat: manner.repeat,
             wait_each: manner.wait_each,
             patches: changes.patches(x, output, weights, self.arena.snapshot),
-            kept: (kept.at, kept.len),
+            beside: (beside.at, beside.len),
         };
         let pending_us = self.tell_weights(&mut call)?;
-        self.memory.write(x.at, &changes.first_x(content))?;
+        let (first_x, first_spare) = changes.first_rows(content);
+        self.memory.write(x.at, &first_x)?;
+        self.memory.write(spare.at, &first_spare)?;
         self.memory.fill(output.at, output.len, self.poison)?;
         let waited = self.waited();
         let (mut called, wall) = self.ask(call)?;
@@ -225,7 +228,7 @@ impl Rig {
         if self.api != Api::Prepared || !std::mem::take(&mut call.weights_changed) {
             return Ok(0.0);
         }
-        let (weights_changed, patches, kept) = (true, Vec::new(), (0, 0));
+        let (weights_changed, patches, beside) = (true, Vec::new(), (0, 0));
         let nothing = Call {
             weights_changed,
             snapshot: None,
@@ -233,7 +236,7 @@ impl Rig {
             spin_us: 0,
             repeat: 0,
             patches,
-            kept,
+            beside,
             ..call.clone()
         };
         Ok(self.ask(nothing)?.0.pending_us)
