@@ -46,6 +46,8 @@ fn attend_heads(qkv: &[f32], head: usize, first: usize, out: Output<'_>, causal:
 }
 
 /// One head's output, (count, HEAD_DIM), for the queries from `first` on.
+// Its tile of scores must not be part of the frames above: those that wait for other tasks lie on one stack in any number.
+#[inline(never)]
 fn attend(qkv: &[f32], head: usize, first: usize, mut out: Output<'_>, causal: bool) {
     let (seq_len, count) = (qkv.len() / QKV, out.rows());
     let keys = if causal { first + count } else { seq_len };

@@ -144,6 +144,8 @@ fn share(out: Output<'_>, a: Matrix<'_>, b: Matrix<'_>, columns: usize) {
 }
 
 /// out (a.rows, b.cols) = scale a b, or out += scale a b when `accumulate`, by this thread alone.
+// Its panel must not be part of the frames above: those that wait for other tasks lie on one stack in any number.
+#[inline(never)]
 pub fn matmul(out: Output<'_>, accumulate: bool, scale: f32, a: Matrix<'_>, b: Matrix<'_>) {
     assert!(a.cols == b.rows && (a.rows, b.cols) == (out.rows, out.cols) && !a.transposed);
     Arch::new().dispatch(Product { out, accumulate, scale, a, b });

@@ -1,6 +1,6 @@
 //! Calls from several threads at once, and again: the same bits every time.
 
-use std::thread;
+use std::{fs, thread};
 
 use solve::cpu;
 
@@ -34,6 +34,25 @@ fn the_result_may_replace_x() {
         x.copy_from_slice(&result);
         assert_eq!(x, want);
     }
+}
+
+/// A thread that waits for a part of its work takes up other work meanwhile, on the same stack, again and again where there are many threads: only what never
+/// waits may need much of it.
+#[test]
+fn tasks_that_wait_take_little_of_the_stack() {
+    let mut random = Random(43);
+    run(&random.tokens(700), &random.weights());
+    let mut size = 0;
+    let mut most = 0;
+    for line in fs::read_to_string("/proc/self/smaps").expect("the memory of this process").lines() {
+        let kb = |name: &str| line.strip_prefix(name)?.trim().strip_suffix(" kB")?.parse::<usize>().ok();
+        size = kb("Size:").unwrap_or(size);
+        // Stacks of threads have 2 MB, and the pages that were ever used stay.
+        if let Some(used) = kb("Rss:").filter(|_| size.abs_diff(2048) <= 8) {
+            most = used.max(most);
+        }
+    }
+    assert!((128..400).contains(&most), "{most} KB of a stack were used");
 }
 
 /// Nor does it matter how the work was shared out, which depends on how many rows there are, and on the threads.
