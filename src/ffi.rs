@@ -36,14 +36,14 @@ pub struct SolveOptions {
 /// Runs the block once: output = block(x), x and output (seq_len, 768), weights SOLVE_WEIGHTS_LEN floats, seq_len 1 or more.
 ///
 /// With device pointers the work is enqueued on the legacy default stream of the device that holds them, and solve returns without waiting;
-/// only a call that takes memory may wait for those before it (the first, one of more tokens than any before, the first that is misaligned),
-/// and a call of another thread for that, or for one on host memory.
+/// only a call that takes memory may wait for those before it (the first, one of more tokens than any before, the first that is misaligned or one of
+/// more tokens than any misaligned one before), and a call of another thread for that, or for one on host memory.
 /// With host or managed pointers it returns when output is ready. Nothing about x, output or weights is remembered: weights rewritten in
 /// place are seen by the next call. The outcome is in solve_last_status and solve_last_error of the same thread:
 /// SOLVE_STATUS_NULL_POINTER, INVALID_ARGUMENT (seq_len below 1, or a device buffer shorter than its shape), MISALIGNED (not a multiple of 4),
 /// OVERLAP, MIXED_MEMORY, BAD_POINTER (freed, foreign, or host memory that may not be read or written), OUT_OF_MEMORY, NO_DEVICE
-/// (SOLVE_DEVICE=cuda and no GPU), UNSUPPORTED (a driver older than this build needs, a GPU or SOLVE_ARCH that it has no code for, or an
-/// environment variable that means nothing), DRIVER.
+/// (SOLVE_DEVICE=cuda and no GPU), UNSUPPORTED (a driver older than this build needs, a GPU or SOLVE_ARCH that it has no code for, a
+/// share of a GPU that has too few multiprocessors, or an environment variable that means nothing), DRIVER.
 ///
 /// # Safety
 /// Device pointers stay valid until the enqueued work is done; nobody else writes the buffers meanwhile.

@@ -8,7 +8,7 @@ static_assert(CAST_THREADS == LAYERNORM_THREADS, "one grid");
 extern "C" __global__ void __launch_bounds__(CAST_THREADS)
     cast_layernorm_f16(const float* __restrict__ weights,  // (WEIGHTS_LEN), 4-byte aligned
                        __half* __restrict__ packed,        // (PACKED_LEN)
-                       float* __restrict__ vectors,        // (8448)
+                       float* __restrict__ vectors,        // (VECTORS_LEN)
                        const float* __restrict__ x,        // (rows, D)
                        __half* __restrict__ h,             // (rows, D)
                        int rows,

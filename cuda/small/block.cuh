@@ -13,7 +13,7 @@
 
    x is read before anything that output depends on is sent, and output is written after everything was received: they
    may be the same. `x_copy` gets x once more, `wake` tells what to do about unusual fp32 weights; both may be null. A
-   grid smaller than the slices are many takes them in turns. */
+   grid smaller than the slices are many takes them in turns; of one to three blocks it would wait for itself. */
 #pragma once
 
 #include "small/bystander.cuh"

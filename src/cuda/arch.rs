@@ -52,10 +52,17 @@ impl Arch {
         built_in && (capability == self.capability() || translates && capability > self.capability())
     }
 
-    /// The best family for a GPU of this capability.
+    /// Multiprocessors that its kernels need, as blocks wait for each other: of Hopper's attention projection the eight of a row, of the others' exact
+    /// block any two. A process under MPS may have fewer.
     #[must_use]
-    pub fn best_for(capability: (u32, u32)) -> Option<Self> {
-        Self::ALL.into_iter().rev().find(|arch| arch.runs_on(capability))
+    pub fn fewest_sms(self) -> usize {
+        if self == Self::Sm90a { 8 } else { 2 }
+    }
+
+    /// The best family for so many multiprocessors of this capability.
+    #[must_use]
+    pub fn best_for(capability: (u32, u32), sms: usize) -> Option<Self> {
+        Self::ALL.into_iter().rev().find(|arch| arch.runs_on(capability) && sms >= arch.fewest_sms())
     }
 
     /// The compiled files to load on a GPU of this capability: cubins where they fit, else PTX.
@@ -63,5 +70,19 @@ impl Arch {
         let own = self.capability();
         let fits = capability.0 == own.0 && capability.1 >= own.1;
         IMAGES.iter().filter(move |image| image.arch == self && image.ptx != fits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_multiprocessors_are_not_hoppers() {
+        let best = |sms| Arch::best_for((9, 0), sms);
+        assert_eq!(
+            [132, 8, 7, 2, 1].map(best),
+            [Some(Arch::Sm90a), Some(Arch::Sm90a), Some(Arch::Sm80), Some(Arch::Sm80), None]
+        );
     }
 }

@@ -40,19 +40,8 @@ impl Device {
     pub fn open(ordinal: usize, arch: Option<Arch>) -> Result<Self, Error> {
         let number = i32::try_from(ordinal).unwrap_or(i32::MAX);
         let capability = Self::capability_of(number)?;
-        let (major, minor) = capability;
-        let arch = match arch {
-            None => Arch::best_for(capability).ok_or_else(|| {
-                Error::Unsupported(format!("device {ordinal} has compute capability {major}.{minor}, 7.5 is needed"))
-            })?,
-            Some(arch) if arch.runs_on(capability) => arch,
-            Some(arch) => {
-                let name = arch.name();
-                let text = format!("{name} does not run on device {ordinal} of compute capability {major}.{minor}");
-                return Err(Error::Unsupported(text));
-            }
-        };
         let sms = attribute(number, Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize;
+        let arch = chosen(ordinal, capability, sms, arch)?;
 
         let context = Context::retain(number)?;
         let loaded = context.enter().and_then(|_entered| {
@@ -118,6 +107,26 @@ impl Device {
         }
         outcome
     }
+}
+
+/// The best path for such a device, or this one if it runs there.
+fn chosen(ordinal: usize, capability: (u32, u32), sms: usize, asked: Option<Arch>) -> Result<Arch, Error> {
+    let (major, minor) = capability;
+    let able = |arch: &Arch| arch.runs_on(capability);
+    let Some(least) = asked.or_else(|| Arch::ALL.into_iter().find(able)) else {
+        let text = format!("device {ordinal} has compute capability {major}.{minor}, 7.5 is needed");
+        return Err(Error::Unsupported(text));
+    };
+    let (name, fewest) = (least.name(), least.fewest_sms());
+    if !able(&least) {
+        let text = format!("{name} does not run on device {ordinal} of compute capability {major}.{minor}");
+        return Err(Error::Unsupported(text));
+    }
+    if sms < fewest {
+        let text = format!("device {ordinal} has {sms} multiprocessors for this process, {name} needs {fewest}");
+        return Err(Error::Unsupported(text));
+    }
+    Ok(asked.or_else(|| Arch::best_for(capability, sms)).unwrap_or(least))
 }
 
 /// Of launches in the current context. None: they have all the same.

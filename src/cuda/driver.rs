@@ -53,7 +53,7 @@ impl Driver {
         // SAFETY: writes one int.
         check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&mut count) })?;
         let capabilities = (0..count).map(Device::capability_of).collect::<Result<Vec<_>, _>>()?;
-        if !capabilities.iter().any(|&capability| Arch::best_for(capability).is_some()) {
+        if !capabilities.iter().any(|&capability| Arch::ALL.into_iter().any(|arch| arch.runs_on(capability))) {
             return Err(Error::NoDevice(format!("compute capabilities {capabilities:?}, 7.5 or newer is needed")));
         }
         let slot = |capability| Slot { capability, device: RwLock::default() };
@@ -88,7 +88,7 @@ impl Driver {
                 let arch = Knobs::get()?.arch;
                 let runs = |slot: &Slot| match arch {
                     Some(arch) => arch.runs_on(slot.capability),
-                    None => Arch::best_for(slot.capability).is_some(),
+                    None => Arch::ALL.into_iter().any(|arch| arch.runs_on(slot.capability)),
                 };
                 self.device(self.devices.iter().position(runs).unwrap_or(0))
             }

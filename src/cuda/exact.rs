@@ -182,7 +182,7 @@ impl Kernel {
             let long = self.long.as_ref().filter(|_| rows >= exact_long::FROM_ROWS);
             let (seq_len, causal, casts) = (buffers.seq_len, shape.causal, !shape.prepared);
             long.map(|long| {
-                let call = Call { sms, fours: long.fours, rows, seq_len, causal, casts };
+                let call = Call { sms, fours: long.fours.min(sms / 4), rows, seq_len, causal, casts };
                 long.steps(call, arguments)
             })
         };

@@ -41,12 +41,14 @@ impl Buffer {
         }
     }
 
-    /// The address of a kept buffer, made larger first if it is too small. Nothing may be using the smaller one but the legacy stream.
+    /// The address of a kept buffer, made larger first if it is too small: by whole steps where there is so much memory. Nothing may be using the smaller one
+    /// but the legacy stream.
     pub fn at_least(
         slot: &mut Option<Self>,
         device: &'static Device,
         what: &'static str,
         bytes: usize,
+        step: usize,
     ) -> Result<u64, Error> {
         if let Some(buffer) = slot
             && buffer.bytes >= bytes
@@ -55,7 +57,12 @@ impl Buffer {
         }
         wait(Stream::LEGACY)?;
         *slot = None;
-        Ok(slot.insert(Self::new(device, what, bytes)?).address)
+        let room = bytes.next_multiple_of(step);
+        let larger = match Self::new(device, what, room) {
+            Err(Error::OutOfMemory { .. }) if room > bytes => Self::new(device, what, bytes),
+            other => other,
+        }?;
+        Ok(slot.insert(larger).address)
     }
 
     /// Where it begins.

@@ -11,13 +11,14 @@ use super::launchers::End;
 use super::memory::{Buffer, copy_in, staged, wait};
 use super::pointer::{Place, common_place};
 use super::workspace::{Purpose, Workspace};
+use crate::dims::D;
 use crate::error::Error;
 use crate::host;
 use crate::options::Stream;
 use crate::precision::SolvePrecision;
 use crate::span::{Span, Tokens};
 
-/// The workspace grows in steps of so many rows, so that slowly growing calls do not allocate each time.
+/// The workspace and the scratch for x and output grow in steps of so many rows, so that slowly growing calls do not allocate each time.
 const ROWS_STEP: usize = 512;
 
 /// What one device keeps between calls. Nothing of it is about the caller's data.
@@ -96,13 +97,19 @@ impl Solver {
         let parts = self.workspace_for(device, shape.rows())?.parts();
         let done = self.end_of_calls(device)?;
         let scratch = if on_host || tokens.is_misaligned() {
-            Buffer::at_least(&mut self.scratch, device, "scratch for x and output", tokens.x.bytes)?
+            Buffer::at_least(
+                &mut self.scratch,
+                device,
+                "scratch for x and output",
+                tokens.x.bytes,
+                ROWS_STEP * D * size_of::<f32>(),
+            )?
         } else {
             0
         };
         let mut weights_at = weights.address as u64;
         if on_host {
-            weights_at = Buffer::at_least(&mut self.weights, device, "scratch for the weights", weights.bytes)?;
+            weights_at = Buffer::at_least(&mut self.weights, device, "scratch for the weights", weights.bytes, 1)?;
             copy_in(weights_at, weights, stream)?;
         }
         // Nobody waits for the legacy stream by an event while there is nobody else: a workspace that joins waits for all of the stream.

@@ -137,6 +137,15 @@ pub fn warm_calls_allocate_nothing() {
     }
     assert_eq!((free_bytes(), allocations()), (free, count));
 
+    // Through the scratch, as misaligned x goes, which grows in steps.
+    let misaligned = |seq_len| solve(x.address() + 4, output.address(), weights.address(), seq_len).expect("solve");
+    misaligned(513);
+    let count = allocations();
+    for seq_len in [514, 1, 700, 1024] {
+        misaligned(seq_len);
+    }
+    assert_eq!(allocations(), count, "of 513 to 1024 misaligned tokens");
+
     let block = Block::create(weights.address(), &options(|o| o.max_tokens = 512)).expect("create");
     for seq_len in [1, 512, 100, 1, 512, 100] {
         block.forward(&x, &output, 1, seq_len, ptr::null_mut()).expect("forward");

@@ -2,7 +2,6 @@
 //! the inputs of the call before. Who compares all inputs on the GPU, in whatever order, and leaves out what was computed before is faster in the latter.
 
 use super::Shape;
-use crate::content::Content;
 use crate::grade::Grade;
 use crate::inputs;
 use crate::reason::{Failure, Reason};
@@ -70,6 +69,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::content::Content;
     use crate::contract::Limits;
     use crate::dims::D;
 
