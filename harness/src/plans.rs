@@ -162,6 +162,7 @@ mod tests {
         let gpu = Gpu {
             name: "G".into(),
             sms: 132,
+            shared_bytes: 232_448,
             l2_bytes: 50 << 20,
             capability: (9, 0),
             driver: 13_000,

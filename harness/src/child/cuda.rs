@@ -43,9 +43,9 @@ impl Cuda {
             }
             _ => (gpu::alloc(floats * 4)?, None, Some(Host::map(fd, floats)?)),
         };
-        let flush = Flush::new(&gpu)?;
+        let (flush, clock) = (Flush::new(&gpu)?, Clock::new(&gpu)?);
         flush.run()?;
-        Ok(Self { base, _shared: shared, mirror, flush, clock: Clock::new()?, persisting: persisting_l2(), trace })
+        Ok(Self { base, _shared: shared, mirror, flush, clock, persisting: persisting_l2(), trace })
     }
 
     fn at(&self, float: usize) -> sys::CUdeviceptr {

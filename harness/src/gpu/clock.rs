@@ -5,7 +5,7 @@ use std::ffi::c_void;
 
 use cudarc::driver::sys;
 
-use super::{alloc, check};
+use super::{Gpu, alloc, check};
 use crate::reason::Failure;
 
 /// Two kernels, as PTX for the driver's compiler (PTX ISA: special registers %globaltimer, %clock64, %smid).
@@ -67,6 +67,8 @@ impl Stamp {
 /// Loaded kernels, two events, and room for two stamps.
 pub struct Clock {
     spin: sys::CUfunction,
+    /// A block for each SM, which has all of its shared memory: meanwhile nothing else runs, on whatever stream, that would begin before its start event.
+    all_sms: (u32, u32),
     stamp: sys::CUfunction,
     start: sys::CUevent,
     end: sys::CUevent,
@@ -75,7 +77,7 @@ pub struct Clock {
 
 impl Clock {
     /// Sets the clock up in the current context.
-    pub fn new() -> Result<Self, Failure> {
+    pub fn new(gpu: &Gpu) -> Result<Self, Failure> {
         let mut module = std::ptr::null_mut();
         let (mut spin, mut stamp) = (std::ptr::null_mut(), std::ptr::null_mut());
         let (mut start, mut end) = (std::ptr::null_mut(), std::ptr::null_mut());
@@ -83,30 +85,34 @@ impl Clock {
         unsafe {
             check(sys::cuModuleLoadData(&raw mut module, PTX.as_ptr().cast()), "cuModuleLoadData of the clock")?;
             check(sys::cuModuleGetFunction(&raw mut spin, module, c"spin".as_ptr()), "cuModuleGetFunction spin")?;
+            let room = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            check(sys::cuFuncSetAttribute(spin, room, gpu.shared_bytes), "cuFuncSetAttribute of spin")?;
             check(sys::cuModuleGetFunction(&raw mut stamp, module, c"stamp".as_ptr()), "cuModuleGetFunction stamp")?;
             check(sys::cuEventCreate(&raw mut start, 0), "cuEventCreate")?;
             check(sys::cuEventCreate(&raw mut end, 0), "cuEventCreate")?;
         }
-        Ok(Self { spin, stamp, start, end, stamps: alloc(2 * size_of::<Stamp>())? })
+        let all_sms = (gpu.sms as u32, gpu.shared_bytes as u32);
+        Ok(Self { spin, all_sms, stamp, start, end, stamps: alloc(2 * size_of::<Stamp>())? })
     }
 
-    fn launch(function: sys::CUfunction, mut argument: u64) -> Result<(), Failure> {
+    fn launch(function: sys::CUfunction, (blocks, shared): (u32, u32), mut argument: u64) -> Result<(), Failure> {
         let mut arguments = [(&raw mut argument).cast::<c_void>()];
         let (stream, extra) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: one block of one thread; the kernel takes one 64-bit argument, which is read at once.
-        let result =
-            unsafe { sys::cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, arguments.as_mut_ptr(), extra) };
+        // SAFETY: blocks of one thread; the kernel takes one 64-bit argument, which is read at once.
+        let result = unsafe {
+            sys::cuLaunchKernel(function, blocks, 1, 1, 1, 1, 1, shared, stream, arguments.as_mut_ptr(), extra)
+        };
         check(result, "cuLaunchKernel")
     }
 
-    /// Keeps the default stream busy for so long.
+    /// Keeps the GPU busy for so long.
     pub fn spin(&self, us: u32) -> Result<(), Failure> {
-        Self::launch(self.spin, u64::from(us) * 1000)
+        Self::launch(self.spin, self.all_sms, u64::from(us) * 1000)
     }
 
     /// Enqueues stamp 0 or 1.
     pub fn stamp(&self, which: usize) -> Result<(), Failure> {
-        Self::launch(self.stamp, self.stamps + (which * size_of::<Stamp>()) as u64)
+        Self::launch(self.stamp, (1, 0), self.stamps + (which * size_of::<Stamp>()) as u64)
     }
 
     /// Both stamps, once they are made.

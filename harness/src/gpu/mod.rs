@@ -32,6 +32,8 @@ pub struct Gpu {
     /// The device's ordinal is always 0: CUDA_VISIBLE_DEVICES chooses another.
     pub name: String,
     pub sms: usize,
+    /// Of shared memory, the most that a block may have.
+    pub shared_bytes: i32,
     pub l2_bytes: usize,
     pub capability: (i32, i32),
     pub driver: i32,
@@ -88,6 +90,7 @@ fn describe(device: sys::CUdevice) -> Result<Gpu, Failure> {
     Ok(Gpu {
         name,
         sms: get(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize,
+        shared_bytes: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
         l2_bytes: get(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as usize,
         capability: (
             get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
