@@ -31,10 +31,10 @@ pub fn solve(x: usize, output: usize, weights: usize, seq_len: i32) -> Result<()
     let weights = Span::weights(weights)?;
     match driver()? {
         None => {
-            check_host(&tokens)?;
-            let values = host::read(&weights)?;
+            host::check([(&tokens.x, "readable"), (&tokens.output, "writable"), (&weights, "readable")])?;
             tokens.check_overlap(Some(&weights))?;
-            cpu_forward(&tokens, values, false)
+            // SAFETY: just checked.
+            unsafe { cpu_forward(&tokens, host::weights(&weights), false) }
         }
         Some(driver) => cuda::solve::solve(driver, &tokens, &weights, Knobs::get()?.precision),
     }
@@ -56,7 +56,7 @@ impl Block {
             Some(driver) => Prepared::create(driver, &weights, options).map(|block| Self::Cuda(Box::new(block))),
             None => match (options.device, Knobs::get()?.device) {
                 (Some(ordinal), Device::Any) => Err(Error::NoDevice(format!("options->device is {ordinal}"))),
-                _ => Ok(Self::Cpu(CpuBlock { weights: RwLock::new(copy(host::read(&weights)?)?), options })),
+                _ => Ok(Self::Cpu(CpuBlock { weights: RwLock::new(copy(&weights)?), options })),
             },
         }
     }
@@ -74,10 +74,11 @@ impl Block {
         match self {
             Self::Cpu(block) => {
                 check_no_stream(stream)?;
-                check_host(&tokens)?;
+                host::check([(&tokens.x, "readable"), (&tokens.output, "writable")])?;
                 tokens.check_overlap(None)?;
                 let weights = block.weights.read().unwrap_or_else(PoisonError::into_inner);
-                cpu_forward(&tokens, &weights, options.causal)
+                // SAFETY: just checked.
+                unsafe { cpu_forward(&tokens, &weights, options.causal) }
             }
             Self::Cuda(block) => block.forward(&tokens, stream),
         }
@@ -89,7 +90,7 @@ impl Block {
         match self {
             Self::Cpu(block) => {
                 check_no_stream(stream)?;
-                let fresh = copy(host::read(&weights)?)?;
+                let fresh = copy(&weights)?;
                 *block.weights.write().unwrap_or_else(PoisonError::into_inner) = fresh;
                 Ok(())
             }
@@ -100,7 +101,7 @@ impl Block {
 
 /// A block on the host.
 pub struct CpuBlock {
-    weights: RwLock<Vec<f32>>,
+    weights: RwLock<Box<[f32; WEIGHTS_LEN]>>,
     options: BlockOptions,
 }
 
@@ -120,25 +121,28 @@ pub fn version() -> String {
     text
 }
 
-fn check_host(tokens: &Tokens) -> Result<(), Error> {
-    host::check(&tokens.x, "readable")?;
-    host::check(&tokens.output, "writable")
-}
-
-fn cpu_forward(tokens: &Tokens, weights: &[f32], causal: bool) -> Result<(), Error> {
-    let weights: &[f32; WEIGHTS_LEN] = weights.try_into().map_err(|_| Error::Null { argument: "weights" })?;
-    let x = host::read(&tokens.x)?;
+/// # Safety
+/// `host::check` has found x readable and output writable.
+unsafe fn cpu_forward(tokens: &Tokens, weights: &[f32; WEIGHTS_LEN], causal: bool) -> Result<(), Error> {
+    // SAFETY: as the caller says.
+    let x = unsafe { host::floats(&tokens.x) };
     let result = cpu::forward(x, Weights::new(weights), tokens.batch, tokens.seq_len, causal)?;
-    host::write(&tokens.output)?.copy_from_slice(&result);
+    // SAFETY: as the caller says, and x, which may be there too, is done with.
+    unsafe { host::floats_mut(&tokens.output) }.copy_from_slice(&result);
     Ok(())
 }
 
-fn copy(weights: &[f32]) -> Result<Vec<f32>, Error> {
+/// The caller's weights, to be kept.
+fn copy(weights: &Span) -> Result<Box<[f32; WEIGHTS_LEN]>, Error> {
+    host::check([(weights, "readable")])?;
     let mut copy = Vec::new();
-    let bytes = size_of_val(weights);
-    copy.try_reserve_exact(weights.len()).map_err(|_| Error::OutOfMemory { what: "a copy of the weights", bytes })?;
-    copy.extend_from_slice(weights);
-    Ok(copy)
+    let what = "a copy of the weights";
+    copy.try_reserve_exact(WEIGHTS_LEN).map_err(|_| Error::OutOfMemory { what, bytes: weights.bytes })?;
+    // SAFETY: just checked.
+    copy.extend_from_slice(unsafe { host::weights(weights) });
+    let copy = Box::into_raw(copy.into_boxed_slice());
+    // SAFETY: it has that many floats: it is a copy of an array of them.
+    Ok(unsafe { Box::from_raw(copy.cast()) })
 }
 
 fn check_no_stream(stream: Stream) -> Result<(), Error> {

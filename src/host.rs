@@ -3,54 +3,73 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind};
+use std::ops::Range;
 
 use crate::error::Error;
 use crate::span::{Span, Tokens};
+use crate::weights::WEIGHTS_LEN;
 
 /// The floats of a span that is only read.
-pub fn read<'a>(span: &Span) -> Result<&'a [f32], Error> {
-    check(span, "readable")?;
-    // SAFETY: aligned (Span), mapped readable for its whole length just now, and kept so by the caller during the call.
-    Ok(unsafe { std::slice::from_raw_parts(span.address as *const f32, span.bytes / size_of::<f32>()) })
+///
+/// # Safety
+/// [`check`] has found the span readable in this call, and the caller of the library keeps it so until the call is over.
+pub unsafe fn floats<'a>(span: &Span) -> &'a [f32] {
+    // SAFETY: aligned (Span), and mapped for its whole length.
+    unsafe { std::slice::from_raw_parts(span.address as *const f32, span.bytes / size_of::<f32>()) }
 }
 
 /// The floats of a span that is written.
-pub fn write<'a>(span: &Span) -> Result<&'a mut [f32], Error> {
-    check(span, "writable")?;
-    // SAFETY: as in `read`, and writable; any slice over x at the same place is no longer used when this is written.
-    Ok(unsafe { std::slice::from_raw_parts_mut(span.address as *mut f32, span.bytes / size_of::<f32>()) })
+///
+/// # Safety
+/// As for [`floats`], but writable; any slice over x at the same place is no longer used when this is written.
+pub unsafe fn floats_mut<'a>(span: &Span) -> &'a mut [f32] {
+    // SAFETY: as in `floats`, and writable.
+    unsafe { std::slice::from_raw_parts_mut(span.address as *mut f32, span.bytes / size_of::<f32>()) }
+}
+
+/// The weight buffer at `weights`.
+///
+/// # Safety
+/// As for [`floats`]; the span is one of [`Span::weights`].
+pub unsafe fn weights<'a>(weights: &Span) -> &'a [f32; WEIGHTS_LEN] {
+    // SAFETY: as in `floats`, and as long as all weight buffers.
+    unsafe { &*(weights.address as *const [f32; WEIGHTS_LEN]) }
 }
 
 /// Where the device has had a fault: NaN in host output, so that a caller who does not look at the status sees that something is wrong.
 pub fn spoil(tokens: &Tokens, error: &Error) {
-    if error.is_fault()
-        && let Ok(output) = write(&tokens.output)
-    {
-        output.fill(f32::NAN);
+    if error.is_fault() && check([(&tokens.output, "writable")]).is_ok() {
+        // SAFETY: writable as of now.
+        unsafe { floats_mut(&tokens.output) }.fill(f32::NAN);
     }
 }
 
-/// Refuses a span that is not mapped with this access from its first byte to its last.
-pub fn check(span: &Span, access: &'static str) -> Result<(), Error> {
+/// Refuses the first of these spans that is not mapped with its access ("readable" or "writable") from its first byte to its last. One look at the list serves
+/// all spans of a call: it has a line for every mapping of the process, and where those are many, reading it takes longer than the block.
+pub fn check<const N: usize>(spans: [(&Span, &'static str); N]) -> Result<(), Error> {
     let Some(maps) = mappings()? else { return Ok(()) };
-    let mut covered = span.address;
-    // The kernel writes the list as it is read, in the order of the addresses, at a cost that a call with few tokens would feel.
-    for line in BufReader::new(maps).split(b'\n').map_while(Result::ok) {
-        // The name of a mapped file may be anything.
-        let line = String::from_utf8_lossy(&line);
-        let Some((start, end, permissions)) = mapping(&line) else { continue };
-        if start > covered {
-            break;
+    let mut covered = spans.map(|(span, _)| span.address);
+    let (mut maps, mut line) = (BufReader::new(maps), Vec::new());
+    // The kernel writes the list as it is read, in the order of the addresses, so what begins behind a span's gap leaves the gap open.
+    let mut is_open = true;
+    while is_open && maps.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
+        if let Some(mapping) = Mapping::of(&line) {
+            is_open = false;
+            for ((span, access), covered) in spans.iter().zip(&mut covered) {
+                if mapping.range.contains(covered) && mapping.allows(access) {
+                    *covered = mapping.range.end;
+                }
+                is_open |= *covered < span.end() && mapping.range.start <= *covered;
+            }
         }
-        let allowed = permissions.starts_with('r') && (access == "readable" || permissions[1..].starts_with('w'));
-        if allowed && start <= covered && covered < end {
-            covered = end;
-        }
-        if covered >= span.end() {
-            return Ok(());
-        }
+        line.clear();
     }
-    Err(Error::BadPointer { argument: span.argument, address: span.address, access, bytes: span.bytes })
+    match spans.iter().zip(covered).find(|((span, _), covered)| *covered < span.end()) {
+        Some((&(&Span { argument, address, bytes }, access), _)) => {
+            Err(Error::BadPointer { argument, address, access, bytes })
+        }
+        None => Ok(()),
+    }
 }
 
 /// The kernel's list, or none where there is no /proc or a sandbox hides it: then nothing can be checked.
@@ -63,9 +82,25 @@ fn mappings() -> Result<Option<File>, Error> {
     }
 }
 
-/// "start-end perms ..." as numbers.
-fn mapping(line: &str) -> Option<(usize, usize, &str)> {
-    let (range, rest) = line.split_once(' ')?;
-    let (start, end) = range.split_once('-')?;
-    Some((usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?, rest))
+/// A line of the list.
+struct Mapping {
+    range: Range<usize>,
+    readable: bool,
+    writable: bool,
+}
+
+impl Mapping {
+    /// "start-end rwxp ..." and, behind that, the name of a mapped file, which may be any bytes.
+    fn of(line: &[u8]) -> Option<Self> {
+        let mut words = line.split(|&byte| byte == b' ');
+        let (range, permissions) = (str::from_utf8(words.next()?).ok()?, words.next()?);
+        let (start, end) = range.split_once('-')?;
+        let number = |digits| usize::from_str_radix(digits, 16).ok();
+        let (readable, writable) = (permissions.starts_with(b"r"), permissions.get(1) == Some(&b'w'));
+        Some(Self { range: number(start)?..number(end)?, readable, writable })
+    }
+
+    fn allows(&self, access: &str) -> bool {
+        self.readable && (self.writable || access == "readable")
+    }
 }

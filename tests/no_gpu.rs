@@ -15,6 +15,7 @@ use std::{env, ptr, thread};
 use solve::dims::D;
 use solve::error::SolveStatus;
 use solve::precision::SolvePrecision;
+use solve::weights::WEIGHTS_LEN;
 
 use api::{Block, message, options, raw_solve, solve};
 use common::{Random, check_block, reference, run, weights};
@@ -39,13 +40,14 @@ fn main() -> std::process::ExitCode {
         println!("{:?}", raw_solve(at, at, weights.as_ptr().addr(), 1));
         return std::process::ExitCode::SUCCESS;
     }
-    let tests: [(&str, fn()); 10] = [
+    let tests: [(&str, fn()); 11] = [
         ("solve_runs_on_the_cpu", solve_runs_on_the_cpu),
         ("a_block_runs_on_the_cpu", a_block_runs_on_the_cpu),
         ("update_changes_the_weights", update_changes_the_weights),
         ("a_gpu_that_is_asked_for_is_missed", a_gpu_that_is_asked_for_is_missed),
         ("knobs", knobs),
         ("no_file_descriptor_is_an_error", no_file_descriptor_is_an_error),
+        ("mappings_are_listed_once_a_call", mappings_are_listed_once_a_call),
         ("threads", threads),
         ("forked_child", forked_child),
         ("forked_child_of_its_parents_number", forked_child_of_its_parents_number),
@@ -144,6 +146,49 @@ fn knobs() {
 fn no_file_descriptor_is_an_error() {
     let said = child_of(NO_FILES, "SOLVE_DEVICE", "cpu");
     assert!(said.contains("OutOfMemory") && said.contains("/proc/self/maps: Too many open files"), "{said}");
+}
+
+/// Thousands of mappings, as a program with many threads or files has them, cost a call one look at their list.
+fn mappings_are_listed_once_a_call() {
+    const PAGE: usize = 4096;
+    // Every other page of so many is a mapping of its own. Behind them are one token and the weights: the list has these last.
+    const MANY: usize = 2000 * PAGE;
+    let bytes = MANY + PAGE + WEIGHTS_LEN * size_of::<f32>();
+    // SAFETY: fresh memory.
+    let base = unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+    };
+    assert_ne!(base, libc::MAP_FAILED);
+    for at in (0..MANY).step_by(2 * PAGE) {
+        // SAFETY: a page of it, of which there is no use.
+        assert_eq!(unsafe { libc::mprotect(base.byte_add(at), PAGE, libc::PROT_NONE) }, 0);
+    }
+    let x = base.expose_provenance() + MANY;
+    let weights = x + PAGE;
+    let block = Block::create(weights, &options(|_| {})).expect("create");
+    let list = std::fs::read("/proc/self/maps").expect("the list").len();
+    let calls: [(&str, &dyn Fn()); 4] = [
+        ("solve", &|| solve(x, x, weights, 1).expect("solve")),
+        ("forward", &|| assert_eq!(block.raw_forward(x, x, 1, 1), SolveStatus::Ok)),
+        ("update", &|| block.update(weights, ptr::null_mut::<u8>()).expect("update")),
+        ("create", &|| drop(Block::create(weights, &options(|_| {})).expect("create"))),
+    ];
+    for (name, call) in calls {
+        let before = bytes_read();
+        call();
+        let read = bytes_read() - before;
+        assert!(list / 2 < read && read < list + list / 2, "{name} read {read} bytes, the list has {list}");
+    }
+    // SAFETY: mapped above.
+    unsafe { libc::munmap(base, bytes) };
+}
+
+/// Bytes that this thread has read from files, lists of the kernel's among them.
+fn bytes_read() -> usize {
+    let counters = std::fs::read_to_string("/proc/thread-self/io").expect("counters of the kernel");
+    let line = counters.lines().find_map(|line| line.strip_prefix("rchar: "));
+    line.expect("characters read").parse().expect("a number")
 }
 
 fn threads() {
