@@ -7,6 +7,9 @@ use crate::cuda::arch::Arch;
 use crate::error::Error;
 use crate::precision::SolvePrecision;
 
+/// `RAYON_NUM_THREADS` at most. Starting a hundred thousand threads takes minutes, in which a call looks as if it hung.
+const MOST_THREADS: usize = 1024;
+
 /// Which device `SOLVE_DEVICE` asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Device {
@@ -65,11 +68,16 @@ impl Knobs {
         };
         let threads = match value("RAYON_NUM_THREADS") {
             None => 0,
-            Some(count) => count.parse().map_err(|_| unknown("RAYON_NUM_THREADS", &count, "a number"))?,
+            Some(count) => threads_in(&count)?,
         };
         let instrumented = env::var_os("NVIDIA_PROCESS_INJECTION_CRASH_REPORTING").is_some();
         Ok(Self { device, arch, precision, threads, instrumented })
     }
+}
+
+fn threads_in(count: &str) -> Result<usize, Error> {
+    let threads = count.parse().ok().filter(|&threads| threads <= MOST_THREADS);
+    threads.ok_or_else(|| unknown("RAYON_NUM_THREADS", count, &format!("a number up to {MOST_THREADS}")))
 }
 
 fn unknown(name: &str, value: &str, expected: &str) -> Error {

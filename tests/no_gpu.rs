@@ -132,10 +132,14 @@ fn knobs() {
     );
     assert!(child("SOLVE_ARCH", "volta").contains("SOLVE_ARCH is \\\"volta\\\", expected sm75, sm80 or sm90a"));
     assert!(child("SOLVE_DEVICE", OsStr::from_bytes(b"c\xe9")).contains("SOLVE_DEVICE is"), "not UTF-8");
-    assert!(child("RAYON_NUM_THREADS", "abc").contains("RAYON_NUM_THREADS is \\\"abc\\\", expected a number"));
+    for count in ["abc", "-1", "1025", "100000"] {
+        let sentence = format!("RAYON_NUM_THREADS is \\\"{count}\\\", expected a number up to 1024");
+        assert!(child("RAYON_NUM_THREADS", count).contains(&sentence), "{count} threads");
+    }
     for count in ["0", "1", "5"] {
         assert_eq!(child("RAYON_NUM_THREADS", count).trim(), "Ok(())", "{count} threads");
     }
+    assert!(!child("RAYON_NUM_THREADS", "1024").contains("expected"), "whether or not so many are to be had");
     assert_eq!(child("RUST_MIN_STACK", "65536").trim(), "Ok(())", "threads with room for their tiles");
     for precision in ["fast", "exact", "auto"] {
         assert_eq!(child("SOLVE_PRECISION", precision).trim(), "Ok(())", "the CPU is exact");
