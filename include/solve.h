@@ -23,7 +23,9 @@
  * Reset         After a cudaDeviceReset solve begins anew. Of blocks from before it forward and update are SOLVE_STATUS_DRIVER.
  * fork          A child may use the CPU backend if no other thread was in a call when it was forked; and a GPU if its parent has made no
  *               CUDA call, as CUDA demands, nor one of this library that looks for a GPU.
- * No GPU        Without an NVIDIA driver or a usable GPU, host pointers are served by the CPU.
+ * No GPU        Where there is no NVIDIA driver, or it sees no GPU, or none of compute capability 7.5 or newer, host pointers are served
+ *               by the CPU. A driver that is too old for this build, or that does not start, is an error: SOLVE_STATUS_UNSUPPORTED
+ *               or DRIVER; SOLVE_DEVICE=cpu does without it.
  */
 
 
