@@ -112,13 +112,14 @@ struct Nvcc {
 
 impl Nvcc {
     fn find(root: &Path) -> Self {
+        if let Some(name) = env::var_os("NVCC").filter(|name| !name.is_empty()) {
+            return Self::named(Path::new(&name));
+        }
         let from = |name: &str, below: &str| env::var_os(name).map(|value| PathBuf::from(value).join(below));
         let mut candidates = Vec::new();
-        candidates.extend(env::var_os("NVCC").map(PathBuf::from));
         candidates.extend(from("CUDA_HOME", "bin/nvcc"));
         candidates.extend(from("CUDA_PATH", "bin/nvcc"));
-        let path = env::var_os("PATH").unwrap_or_default();
-        candidates.extend(env::split_paths(&path).map(|folder| folder.join("nvcc")));
+        candidates.extend(on_path("nvcc"));
         candidates.push("/usr/local/cuda/bin/nvcc".into());
         candidates.push(root.join("target/toolkit/nvidia/cu13/bin/nvcc"));
 
@@ -133,11 +134,30 @@ impl Nvcc {
             }
         }
         fail(&format!(
-            "libsolve: no nvcc {} or newer in NVCC, CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda or target/toolkit{too_old}\n\
+            "libsolve: no nvcc {} or newer in CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda or target/toolkit{too_old}\n\
              to install NVIDIA's compiler into target/toolkit: harness/toolkit\n\
              to build without GPU code on purpose: SOLVE_NO_CUDA=1 cargo build",
             dotted(OLDEST_NVCC)
         ))
+    }
+
+    /// The one that NVCC names, as a path or as a command. No other one takes its place: whoever names a compiler wants to know that it was this one.
+    fn named(name: &Path) -> Self {
+        let is_command = name.components().count() == 1;
+        let found = if is_command { on_path(name).find(|path| path.is_file()) } else { Some(name.to_owned()) };
+        let Some(path) = found else { fail(&format!("libsolve: NVCC is {name:?}, which is no command on PATH")) };
+        let said = version_of(&path);
+        match release_in(&said) {
+            Some(version) if version >= OLDEST_NVCC => Self { path, version, said },
+            Some(version) => {
+                let oldest = dotted(OLDEST_NVCC);
+                fail(&format!(
+                    "libsolve: NVCC is {name:?}, of version {}; {oldest} or newer is needed",
+                    dotted(version)
+                ))
+            }
+            None => fail(&format!("libsolve: NVCC is {name:?}, which is no nvcc: its --version names no release")),
+        }
     }
 
     /// Compiles what is not up to date, several at a time, and stops the build on the first error.
@@ -258,6 +278,13 @@ fn paths_in(sources: &str) -> impl Iterator<Item = String> {
     let marked = sources.replace("\\\n", " ").replace("\\ ", "\0");
     let paths: Vec<_> = marked.split_whitespace().map(|word| word.replace('\0', " ")).collect();
     paths.into_iter()
+}
+
+/// Where a command may be.
+fn on_path(command: impl AsRef<Path>) -> impl Iterator<Item = PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<_> = env::split_paths(&path).collect();
+    folders.into_iter().map(move |folder| folder.join(&command))
 }
 
 fn dotted((major, minor): (u32, u32)) -> String {

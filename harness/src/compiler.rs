@@ -14,9 +14,12 @@ const OLDEST: (u32, u32) = (12, 9);
 pub fn find() -> Option<PathBuf> {
     let below = |root: PathBuf| root.join("bin/nvcc");
     let from_env = |name| std::env::var_os(name).map(PathBuf::from);
-    let mut places: Vec<PathBuf> = from_env("NVCC").into_iter().collect();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = |command: &Path| std::env::split_paths(&path).map(|folder| folder.join(command)).collect();
+    let named = |nvcc: PathBuf| if nvcc.components().count() == 1 { on_path(&nvcc) } else { vec![nvcc] };
+    let mut places: Vec<PathBuf> = from_env("NVCC").map(named).unwrap_or_default();
     places.extend(["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(from_env).map(below));
-    places.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).map(|p| p.join("nvcc")));
+    places.extend(on_path(Path::new("nvcc")));
     places.push("/usr/local/cuda/bin/nvcc".into());
     places.extend(tree::root().map(|root| below(root.join("target/toolkit/nvidia/cu13"))));
     let new_enough = |path: &PathBuf| path.is_file() && release_of(path).is_some_and(|release| release >= OLDEST);

@@ -27,6 +27,12 @@ fn a_compiler_is_installed_where_there_is_none_new_enough_and_no_build_is_an_unf
         let output = command.env("TOOLKIT", toolkit).env("CARGO", cargo).output().expect("a shell");
         (String::from_utf8_lossy(&output.stdout).replace('\n', " "), output.status.code().unwrap_or(-1))
     };
+    // Whether the compiler that NVCC names will do is for the build to say.
+    let mut named = Command::new(root.join("harness/run"));
+    named.env_clear().env("PATH", format!("{}:/usr/bin:/bin", root.join("bin").display()));
+    named.env("NVCC", "nvcc-13.0").env("CARGO", "101").env("TOOLKIT", "0");
+    let output = named.output().expect("a shell");
+    assert_eq!((&*output.stdout, output.status.code()), (&b"cargo\n"[..], Some(23)));
     for (nvcc, toolkit, cargo, said, code) in [
         ("11.8", "0", "0", "toolkit cargo grader ", 12),
         ("12.8", "0", "0", "toolkit cargo grader ", 12),
@@ -63,6 +69,17 @@ fn a_pip_of_22_0_installs_the_compiler() {
     let output = toolkit.output().expect("a shell");
     let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.ends_with("root: ignore\nBuild cuda_13.0\n"), "{said}");
+}
+
+/// As the build does.
+#[test]
+fn the_grader_finds_a_compiler_by_the_name_of_a_command() {
+    let bin = folder("named compiler").join("bin");
+    script(&bin.join("nvcc-99"), "echo 'Cuda compilation tools, release 99.0, V99.0.1'");
+    let mut grader = Command::new(env!("CARGO_BIN_EXE_harness"));
+    grader.arg("doctor").env("NVCC", "nvcc-99").env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
+    let said = String::from_utf8_lossy(&grader.output().expect("the grader starts").stdout).into_owned();
+    assert!(said.contains(&bin.join("nvcc-99").display().to_string()), "{said}");
 }
 
 /// The grader takes no compiler for candidates that the build would not take.
