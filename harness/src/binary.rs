@@ -1,6 +1,7 @@
 //! What a library is made for, read from the file before anything of it runs: the processor, and the GPUs that its
 //! kernels fit. The loader's own words for a library of another processor are that there is no such file.
 
+use std::io::Read;
 use std::path::Path;
 
 use crate::reason::{Failure, Reason};
@@ -20,6 +21,13 @@ pub fn ends(path: &Path) -> Result<(), Failure> {
         Ok(found) if !found.is_file() && !found.is_dir() => Err(failed(path, "it is a pipe, a device or a socket")),
         _ => Ok(()),
     }
+}
+
+/// Whether the file is a program or a library, or a part of one.
+pub fn is_elf(path: &Path) -> bool {
+    let mut start = [0; 4];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    read.is_ok() && start == *b"\x7fELF"
 }
 
 /// Fails if the file can be no library for this processor, or holds kernels but none for a GPU of this capability.

@@ -29,6 +29,46 @@ fn what_cannot_be_written_is_told_before_anything_is_measured() {
     assert!(code == 2 && said.contains("cannot be written") && !said.contains("correctness"), "{code}:\n{said}");
 }
 
+/// A slip of the pen would cost a library or a report.
+#[test]
+fn no_file_is_replaced_that_is_something_else() {
+    let folder = folder("replaced");
+    let path = |name: &str| folder.join(name).to_str().expect("a path in UTF-8").to_string();
+    let honest = candidate("honest_plain", &folder);
+    let other = path("other.so");
+    std::fs::copy(&honest, &other).expect("another library");
+    std::os::unix::fs::symlink("other.so", path("link")).expect("a link");
+    std::os::unix::fs::symlink("dangling", path("new")).expect("a link");
+    std::fs::write(path("peers.json"), r#"{"torch": "", "device": "", "rows": [], "summary": []}"#).expect("a file");
+    std::fs::write(path("mine.cu"), "// mine\n").expect("a file");
+    let library = std::fs::read(&honest).expect("a library");
+    let (peers, again, mine) = (path("peers.json"), path("../replaced/a"), path("mine.cu"));
+    let table: [(&[&str], &str); 9] = [
+        (&["--json", &honest], "--json would replace"),
+        (&["--md", &path("link")], "a program or a library"),
+        (&["--save-baseline", &other], "--save-baseline would replace"),
+        (&["--csv", &mine, &mine], "mine.cu, a candidate"),
+        (&["--html", &peers, "--peers", &peers], "peers.json, the file of --peers"),
+        (&["--json", &path("a"), "--csv", &again], "replaced/a, the file of --json"),
+        (&["--junit", &path("new"), "--html", &path("dangling")], "dangling, the file of --junit"),
+        (&["--md", &path("b.json"), "--save-baseline", &path("b.json")], "b.json, the file of --md"),
+        (&["--json", &honest, "--md", "/dev/null"], "honest_plain.so, a candidate"),
+    ];
+    for (options, words) in table {
+        let (code, said) = run(&honest, options);
+        assert!(code == 2 && said.contains(words) && !said.contains("correctness"), "{options:?}: {code}:\n{said}");
+        assert!(
+            [&honest, &other].iter().all(|path| std::fs::read(path).is_ok_and(|now| now == library)),
+            "{options:?}"
+        );
+    }
+    // These are meant.
+    let (code, said) = run(&honest, &["--save-baseline", &path("b.json"), "--csv", "/dev/null", "--md", "/dev/null"]);
+    assert_eq!(code, 0, "{said}");
+    let (code, said) = run(&honest, &["--baseline", &path("b.json"), "--save-baseline", &path("b.json")]);
+    assert_eq!(code, 0, "{said}");
+}
+
 #[test]
 fn a_failed_run_replaces_no_good_baseline() {
     let folder = folder("baseline");

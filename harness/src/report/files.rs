@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{Report, csv, html, json, junit, markdown};
+use crate::binary;
 use crate::cli::Run;
 use crate::floor::Rates;
 use crate::plain::plain;
@@ -17,6 +18,9 @@ pub struct Files<'a> {
     peers: html::Peers,
 }
 
+/// An option with its file, and what is written there.
+type Output<'a> = (&'static str, &'a Path, Text);
+
 /// What is in a file.
 type Text = fn(&Files, &Report) -> Result<String, Failure>;
 
@@ -24,7 +28,8 @@ impl<'a> Files<'a> {
     /// Fails where one cannot be written in the end.
     pub fn new(args: &'a Run, rates: Option<Rates>) -> Result<Self, Failure> {
         let files = Self { args, rates, peers: html::Peers::read(args.peers.as_deref())? };
-        for (path, _) in files.wanted() {
+        files.check_places()?;
+        for (_, path, _) in files.wanted() {
             json::try_to_write(path)?;
         }
         if let Some(path) = files.baseline() {
@@ -34,15 +39,40 @@ impl<'a> Files<'a> {
         Ok(files)
     }
 
-    fn wanted(&self) -> impl Iterator<Item = (&Path, Text)> {
-        let all: [(&Option<PathBuf>, Text); 5] = [
-            (&self.args.json, |_, report| json::text(report)),
-            (&self.args.csv, |_, report| Ok(csv::render(report))),
-            (&self.args.md, |_, report| Ok(markdown::render(report))),
-            (&self.args.junit, |_, report| Ok(junit::render(report))),
-            (&self.args.html, |files, report| Ok(html::render(report, files.rates.as_ref(), &files.peers))),
+    /// Refuses a file whose content would be lost by mistake: of another option, or a library.
+    fn check_places(&self) -> Result<(), Failure> {
+        let calls = &self.args.calls;
+        let candidates =
+            calls.lib.iter().chain(&calls.candidates).map(|path| ("a candidate".to_string(), path.as_path()));
+        let peers = self.args.peers.iter().map(|path| ("the file of --peers".to_string(), path.as_path()));
+        let mut taken: Vec<(String, PathBuf)> =
+            candidates.chain(peers).filter_map(|(what, path)| Some((what, json::place(path)?))).collect();
+        let baseline = self.baseline();
+        let outputs = self.wanted().map(|(option, path, _)| (option, path));
+        for (option, path) in outputs.chain(baseline.iter().map(|path| ("--save-baseline", path.as_path()))) {
+            let Some(place) = json::place(path) else { continue };
+            let refuse =
+                |what: &str| Failure::new(Reason::Usage, format!("{option} would replace {}, {what}", path.display()));
+            if let Some((what, _)) = taken.iter().find(|(_, other)| *other == place) {
+                return Err(refuse(what));
+            }
+            if binary::is_elf(&place) {
+                return Err(refuse("a program or a library"));
+            }
+            taken.push((format!("the file of {option}"), place));
+        }
+        Ok(())
+    }
+
+    fn wanted(&self) -> impl Iterator<Item = Output<'_>> {
+        let all: [(&str, &Option<PathBuf>, Text); 5] = [
+            ("--json", &self.args.json, |_, report| json::text(report)),
+            ("--csv", &self.args.csv, |_, report| Ok(csv::render(report))),
+            ("--md", &self.args.md, |_, report| Ok(markdown::render(report))),
+            ("--junit", &self.args.junit, |_, report| Ok(junit::render(report))),
+            ("--html", &self.args.html, |files, report| Ok(html::render(report, files.rates.as_ref(), &files.peers))),
         ];
-        all.into_iter().filter_map(|(path, text)| Some((path.as_deref()?, text)))
+        all.into_iter().filter_map(|(option, path, text)| Some((option, path.as_deref()?, text)))
     }
 
     fn baseline(&self) -> Option<PathBuf> {
@@ -52,9 +82,10 @@ impl<'a> Files<'a> {
     /// Writes them all, whatever becomes of one; before the report is complete only those that can be written anew then.
     pub fn write(&self, report: &Report, ui: &Ui) -> Result<(), Failure> {
         let complete = report.outcome.is_some();
-        let due = self.wanted().filter(|(path, _)| complete || !json::is_stream(path));
-        let mut written: Vec<_> =
-            due.map(|(path, text)| text(self, report).and_then(|text| json::write_text(path, &plain(&text)))).collect();
+        let due = self.wanted().filter(|(_, path, _)| complete || !json::is_stream(path));
+        let mut written: Vec<_> = due
+            .map(|(_, path, text)| text(self, report).and_then(|text| json::write_text(path, &plain(&text))))
+            .collect();
         if let (Some(path), Some(outcome)) = (self.baseline(), &report.outcome) {
             match spared(&path, outcome.reason) {
                 Some(sentence) => ui.line(&sentence),

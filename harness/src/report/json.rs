@@ -52,6 +52,12 @@ pub fn is_stream(path: &Path) -> bool {
     matches!(replaceable(path), Ok(None))
 }
 
+/// The file that would be replaced, by the one name that it has whichever way leads there. None for what is written to as it is.
+pub fn place(path: &Path) -> Option<PathBuf> {
+    let file = replaceable(path).ok()??;
+    Some(fs::canonicalize(folder(&file)).ok()?.join(file.file_name()?))
+}
+
 /// The file behind all links that another may take the place of, whether or not it is there yet. A device or a pipe is none.
 fn replaceable(path: &Path) -> io::Result<Option<PathBuf>> {
     let stays = match fs::metadata(path) {
