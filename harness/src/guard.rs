@@ -27,6 +27,8 @@ pub fn shield() {
     unsafe {
         libc::prctl(libc::PR_SET_DUMPABLE, 0);
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
+        // A file that may not grow (`ulimit -f`) is an error to tell of.
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
     }
 }
 

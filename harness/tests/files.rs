@@ -69,6 +69,23 @@ fn no_file_is_replaced_that_is_something_else() {
     assert_eq!(code, 0, "{said}");
 }
 
+/// The signal of a limit on files (`ulimit -f`) is none to die of.
+#[test]
+fn a_file_that_may_not_grow_is_an_error() {
+    let folder = folder("limited");
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let readme = folder.join("README.md");
+    std::fs::copy(tree.join("../README.md"), &readme).expect("a README");
+    let text = std::fs::read_to_string(&readme).expect("a README").replace("Medians of 2026", "Medians of 1926");
+    std::fs::write(&readme, &text).expect("a README");
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", "ulimit -f 1; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_harness"), "readme"]);
+    let output = limited.arg(tree.join("records/h200.json")).arg(&readme).output().expect("a shell");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("cannot be written: File too large"), "{output:?}");
+    assert_eq!(std::fs::read_to_string(&readme).expect("the README"), text);
+}
+
 #[test]
 fn a_failed_run_replaces_no_good_baseline() {
     let folder = folder("baseline");
