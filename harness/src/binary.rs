@@ -35,6 +35,9 @@ pub fn check(path: &Path, capability: Option<(i32, i32)>) -> Result<(), Failure>
     let failed = |why: &str| failed(path, why);
     let bytes = std::fs::read(path).map_err(|e| failed(&e.to_string()))?;
     elf(&bytes).map_err(|why| failed(&source(path).unwrap_or(why)))?;
+    if let Some(name) = data_symbols(&bytes).find(|name| CALLED.contains(name)) {
+        return Err(failed(&format!("{} is no function but data", String::from_utf8_lossy(name))));
+    }
     let kernels = kernels(&bytes);
     if let Some(capability) = capability
         && !kernels.is_empty()
@@ -62,7 +65,7 @@ fn source(path: &Path) -> Option<String> {
 }
 
 fn word<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    bytes.get(at..at + N)?.try_into().ok()
+    bytes.get(at..at.checked_add(N)?)?.try_into().ok()
 }
 
 fn short(bytes: &[u8], at: usize) -> usize {
@@ -106,6 +109,40 @@ fn elf(bytes: &[u8]) -> Result<(), String> {
         return Err("the file is cut short".into());
     }
     Ok(())
+}
+
+/// What is called in a library where it has it. To call data ends its process, which would look as if its code had.
+const CALLED: [&[u8]; 8] = [
+    b"solve",
+    b"solve_block_create",
+    b"solve_block_forward",
+    b"solve_block_update",
+    b"solve_version",
+    b"solve_build_id",
+    b"solve_last_status",
+    b"solve_last_error",
+];
+
+/// The names of data that it exports (ELF-64: e_shoff, e_shentsize, e_shnum; sh_type, sh_offset, sh_size, sh_link; st_name, st_info, st_shndx). Of a library
+/// without a table of sections nothing is known.
+fn data_symbols(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    const DYNAMIC_SYMBOLS: usize = 11;
+    const SYMBOL: usize = 24;
+    let (table, size, count) = (long(bytes, 40), short(bytes, 58), short(bytes, 60));
+    let section = move |i: usize| table.saturating_add(i.saturating_mul(size));
+    let offset = move |section: usize| long(bytes, section.saturating_add(24));
+    let found = (0..count).map(section).find(|&at| int(bytes, at.saturating_add(4)) == DYNAMIC_SYMBOLS);
+    let symbols = found.map(|at| {
+        let names = offset(section(int(bytes, at.saturating_add(40))));
+        let number = long(bytes, at.saturating_add(32)).min(bytes.len()) / SYMBOL;
+        (0..number).map(move |i| (names, offset(at).saturating_add(i * SYMBOL)))
+    });
+    symbols.into_iter().flatten().filter_map(|(names, symbol)| {
+        // An object, a common one, or one of a thread's own.
+        let is_data = matches!(bytes.get(symbol.checked_add(4)?)? & 15, 1 | 5 | 6);
+        let name = bytes.get(names.checked_add(int(bytes, symbol))?..)?.split(|&byte| byte == 0).next();
+        name.filter(|_| is_data && short(bytes, symbol + 6) != 0)
+    })
 }
 
 /// One piece of GPU code in a library.

@@ -10,6 +10,7 @@ use crate::bank::Bank;
 use crate::binary;
 use crate::cases::{self, Case, Suite};
 use crate::check::{self, Accuracy};
+use crate::child::HANDLE;
 use crate::content::Content;
 use crate::contract::{Beside, Limits, Precision};
 use crate::floor::Rates;
@@ -125,6 +126,12 @@ pub fn grade(lib: &Path, name: &str, plan: &Plan, bank: &mut Bank, ui: &mut Ui) 
     report
 }
 
+/// What is said of a library with some functions of a handle but not all: whoever exports these means to have them graded.
+fn part_of_a_handle(lacks: &[String]) -> Option<String> {
+    let part = (1..HANDLE.len()).contains(&lacks.len());
+    part.then(|| format!("it exports a part of a handle only, without {}: --api prepared refuses it", lacks.join(", ")))
+}
+
 /// The grade of a candidate that never got as far as being called.
 pub fn failed(lib: &Path, name: &str, plan: &Plan, failure: Failure) -> Candidate {
     Candidate { verdict: failure.into(), ..blank(lib, name, plan) }
@@ -164,6 +171,7 @@ impl Grade<'_> {
         let mut rig = Rig::start(&self.lib, &self.plan.setup(), self.stream)?;
         self.report.crossing = rig.crossing.into();
         self.report.loaded = rig.loaded.clone();
+        self.report.notes.extend(part_of_a_handle(&rig.loaded.lacks));
         self.report.arch = self.arch();
         let outcome = self.phases(&mut rig, &cases);
         self.report.said = rig.said();

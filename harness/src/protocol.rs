@@ -131,6 +131,9 @@ pub struct Loaded {
     pub build_id: Option<String>,
     /// It exports the handle.
     pub prepared: bool,
+    /// Functions of the handle that it does not export.
+    #[serde(default)]
+    pub lacks: Vec<String>,
     /// Loading took so long, in ms.
     pub load_ms: f64,
 }

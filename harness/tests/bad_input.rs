@@ -26,6 +26,10 @@ fn every_bad_input_has_its_exit_code_and_its_words() {
     build("CC", "cc", &["-c", &path("base.c"), "-o", &object]);
     build("CXX", "c++", &["-x", "c++", "-shared", "-fPIC", &path("base.c"), "-o", &no_extern]);
     let honest = candidate("honest_plain", &folder);
+    let data = compiled("data", "int solve = 5;\n", &folder);
+    let takes = "const float* x, float* output, const float* weights, int seq_len";
+    let half_handle = format!("void solve({takes}) {{}}\nint solve_block_create(void) {{ return 0; }}\n");
+    let half_handle = compiled("half_handle", &half_handle, &folder);
 
     let library = std::fs::read(&honest).expect("the library that was built");
     let changed = |name: &str, bytes: Vec<u8>| {
@@ -62,6 +66,9 @@ fn every_bad_input_has_its_exit_code_and_its_words() {
         (&[&no_solve], 10, "has no symbol solve"),
         (&[&no_extern], 10, "declare it extern \"C\""),
         (&[&honest, "--api", "prepared"], 10, "has no symbol solve_block_create"),
+        (&[&half_handle, "--api", "prepared"], 10, "has no symbol solve_block_forward"),
+        (&[&half_handle], 13, "it exports a part of a handle only, without solve_block_forward, solve_block_update"),
+        (&[&data], 10, "cannot be loaded: solve is no function but data"),
         (&[&honest, "--baseline", &baseline], 2, "is no report"),
         (&[&honest, "--baseline", &absent], 2, "is no report"),
         (&[&honest, "--baseline", &(here.clone() + "/")], 2, "Is a directory"),

@@ -53,6 +53,9 @@ pub struct Candidate {
     error: Option<Text>,
 }
 
+/// The functions of a handle that are called here.
+pub const HANDLE: [&str; 3] = ["solve_block_create", "solve_block_forward", "solve_block_update"];
+
 /// What a C++ compiler calls the function where nothing tells it that C is to call it.
 const CPP_SOLVE: &str = "_Z5solvePKfPfS0_i";
 
@@ -86,23 +89,26 @@ impl Candidate {
             Some(_) => missing("solve, but a C++ function of that name: declare it extern \"C\""),
             None => missing("solve"),
         })?;
+        let lacks: Vec<String> =
+            HANDLE.iter().filter(|name| symbol::<Text>(&library, name).is_none()).map(ToString::to_string).collect();
+        if let (Api::Prepared, Some(first)) = (api, lacks.first()) {
+            return Err(missing(first));
+        }
+        let [create, forward, update] = HANDLE;
         let block = (|| {
             Some(Block {
-                create: symbol(&library, "solve_block_create")?,
-                forward: symbol(&library, "solve_block_forward")?,
-                update: symbol(&library, "solve_block_update")?,
+                create: symbol(&library, create)?,
+                forward: symbol(&library, forward)?,
+                update: symbol(&library, update)?,
                 options: Options::new(max_tokens),
                 handle: std::ptr::null_mut(),
             })
         })();
-        let prepared = block.is_some();
-        if api == Api::Prepared && !prepared {
-            return Err(missing("solve_block_create"));
-        }
         let loaded = Loaded {
             version: text(symbol(&library, "solve_version")),
             build_id: text(symbol(&library, "solve_build_id")),
-            prepared,
+            prepared: lacks.is_empty(),
+            lacks,
             load_ms,
         };
         let candidate = Self {

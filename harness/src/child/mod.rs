@@ -15,6 +15,7 @@ use std::path::Path;
 use crate::protocol::{Call, Called, Crossing, Device, Envelope, LINK_FD, REGION_FD, Reply, Request};
 use crate::reason::{Failure, Reason};
 use library::Candidate;
+pub use library::HANDLE;
 
 /// Where calls run.
 trait Worker {
