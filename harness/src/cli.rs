@@ -150,7 +150,7 @@ pub struct Run {
     #[arg(long, value_name = "NAME")]
     pub baseline: Option<String>,
     /// Exit with 21 if anything is surely slower than the baseline by more than this
-    #[arg(long, value_name = "PERCENT", value_parser = values::percent, requires = "baseline")]
+    #[arg(long, value_name = "PERCENT", value_parser = values::percent, requires = "baseline", conflicts_with = "no_timing")]
     pub fail_on_regression: Option<f64>,
     /// Measure every architecture, both entry points and all lengths, and write harness/records/<gpu>.json
     #[arg(long, conflicts_with_all = OF_A_RECORD)]

@@ -49,7 +49,7 @@ fn every_bad_input_has_its_exit_code_and_its_words() {
     let short = ["--device", "cpu", "--suite", "official", "--max-case", "2", "--no-timing"];
     let (pipe, source_pipe) = (path("pipe.so"), path("pipe.cu"));
     assert!(Command::new("mkfifo").args([&pipe, &source_pipe]).status().expect("mkfifo").success());
-    let table: [(&[&str], i32, &str); 27] = [
+    let table: [(&[&str], i32, &str); 30] = [
         (&[&missing], 10, "cannot be loaded: No such file"),
         (&[&text], 10, "cannot be loaded: it is no library"),
         (&[&empty], 10, "cannot be loaded: it is no library"),
@@ -174,7 +174,11 @@ fn what_asks_for_nothing_is_no_pass() {
 fn options_that_would_be_ignored_are_refused_or_told() {
     let folder = folder("ignored");
     let file = folder.join("r").to_str().expect("a path in UTF-8").to_string();
-    let table: [(&[&str], &str); 13] = [
+    let table: [(&[&str], &str); 14] = [
+        (
+            &["a.so", "--no-timing", "--baseline", &file, "--fail-on-regression", "2"],
+            "'--no-timing' cannot be used with",
+        ),
         (&["a.so", "--gpu-tests", "1,0"], "--record"),
         (&["a.so", "--record-to", &file], "--record"),
         (&["a.so", "--peers", &file], "--html <FILE>"),
