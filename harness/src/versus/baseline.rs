@@ -108,6 +108,15 @@ pub fn judge(comparisons: &[Comparison], percent: Option<f64>) -> Result<(), Fai
             format!("--fail-on-regression {percent} cannot be answered: the two runs have no timing in common");
         return Err(Failure::new(Reason::Usage, message));
     }
+    let is_told = |c: &&Comparison| [c.ratio, c.low, c.high].iter().all(|ratio| ratio.is_finite() && *ratio > 0.0);
+    if let Some(untold) = comparisons.iter().find(|c| !is_told(c)) {
+        let Comparison { a, b, seq, what, .. } = untold;
+        let message = format!(
+            "--fail-on-regression {percent} cannot be answered: of {a} and {b} at seq {seq} ({what}) there are no samples, or \
+             samples of no time"
+        );
+        return Err(Failure::new(Reason::Usage, message));
+    }
     let slower: Vec<_> = comparisons.iter().filter(|c| c.low > 1.0 + percent / 100.0).collect();
     let Some(worst) = slower.iter().max_by(|a, b| a.low.total_cmp(&b.low)) else { return Ok(()) };
     let message = format!(
@@ -179,6 +188,26 @@ mod tests {
             "e (A, cuda, solve, sm80, fast) failed (wrong-answer)",
         ];
         assert_eq!(compared.left_out, left_out);
+    }
+
+    /// NaN is above no limit.
+    #[test]
+    fn samples_that_say_nothing_are_no_pass() {
+        let good = report("A", "cuda", &[("a", "solve", "fast"), ("a", "prepared", "fast")]);
+        let with = |samples: &[f64]| {
+            let mut report = good.clone();
+            report.candidates[1].speed[0].samples = samples.to_vec();
+            report
+        };
+        let judged = |old: &Report, new: &Report| judge(&compare(old, new).comparisons, Some(5.0));
+        assert!(judged(&good, &good).is_ok());
+        for unfit in [with(&[]), with(&[0.0, 0.0]), with(&[0.0, 1.0])] {
+            for (old, new) in [(&good, &unfit), (&unfit, &good), (&unfit, &unfit)] {
+                let failure = judged(old, new).unwrap_err();
+                assert_eq!(failure.reason, Reason::Usage);
+                assert!(failure.message.contains("of a (baseline) and a at seq 16"), "{}", failure.message);
+            }
+        }
     }
 
     #[test]
