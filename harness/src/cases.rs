@@ -14,10 +14,14 @@ use crate::rng::Stream;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Hash, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Suite {
+    /// The challenge's own
     Official,
+    /// Those, and what they cannot see: biases, sizes around the edges of tiles, sharp attention, unusual x
     #[default]
     Full,
+    /// All of these, and a range that fp16 operands cannot hold without scaling
     Extreme,
+    /// The challenge's own, and where the promises of the precisions are tried: outliers, weights and activations of any size
     Hard,
 }
 

@@ -311,6 +311,12 @@ mod tests {
     }
 
     #[test]
+    fn every_suite_says_what_it_is() {
+        let told = |suite: &Suite| suite.to_possible_value().is_some_and(|value| value.get_help().is_some());
+        assert!(Suite::value_variants().iter().all(told));
+    }
+
+    #[test]
     fn the_command_line_is_consistent() {
         use clap::CommandFactory;
         Cli::command().debug_assert();
