@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{folder, program, script, skipped};
@@ -48,6 +48,90 @@ fn a_compiler_is_installed_where_there_is_none_new_enough_and_no_build_is_an_unf
             "nvcc {nvcc}, toolkit {toolkit}, cargo {cargo}"
         );
     }
+}
+
+/// A tree with these programs, and a cargo that says where it would build and makes what the programs take from there.
+fn tree_with(name: &str, programs: &[&str]) -> PathBuf {
+    let root = folder(name);
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for file in programs {
+        program(&tree.join(file), &root.join(file));
+    }
+    for file in ["Cargo.toml", "include/solve.h"] {
+        program(&tree.join(file), &root.join(file));
+    }
+    let cargo = "for a; do [ \"$last\" = --target-dir ] && CARGO_TARGET_DIR=$a; last=$a; done\n\
+        echo \"cargo $1 $CARGO_TARGET_DIR <$CARGO_BUILD_TARGET_DIR$CARGO_BUILD_TARGET>\" >>\"$LOG\"\n\
+        mkdir -p \"$CARGO_TARGET_DIR/release\"; : >\"$CARGO_TARGET_DIR/release/libsolve.so\"";
+    script(&root.join("bin/cargo"), cargo);
+    script(&root.join("target/release/harness"), "echo graded >>\"$LOG\"");
+    root
+}
+
+/// What cargo builds elsewhere is not what is run afterwards.
+#[test]
+fn what_is_built_is_what_is_run_wherever_settings_say_to_build() {
+    let root = tree_with("built", &["harness/run", "harness/bundle", "tests/run"]);
+    script(&root.join("tests/c/run"), "echo \"C $1\" >>\"$LOG\"");
+    let (log, target) = (root.join("log"), root.join("target"));
+    let prefix = root.join("installed").display().to_string();
+    for (name, arguments, last) in [
+        ("harness/run", &[][..], "graded"),
+        ("harness/bundle", &["--prefix", prefix.as_str()], "cargo build"),
+        ("tests/run", &[], &format!("C {}/release", target.display())),
+    ] {
+        let _ = std::fs::remove_file(&log);
+        let mut command = Command::new(root.join(name));
+        command.args(arguments).env("PATH", format!("{}:/usr/bin:/bin", root.join("bin").display()));
+        command.env("LOG", &log).env("SOLVE_NO_CUDA", "1").env_remove("CARGO_TARGET_DIR");
+        command.env("CARGO_BUILD_TARGET_DIR", root.join("elsewhere")).env("CARGO_BUILD_TARGET", "another");
+        let output = command.output().expect("a shell");
+        let log = std::fs::read_to_string(&log).unwrap_or_default();
+        assert!(output.status.success(), "{name}: {output:?}\n{log}");
+        let builds: Vec<&str> =
+            log.lines().filter(|line| line.starts_with("cargo ") && !line.contains(" fmt ")).collect();
+        let here = format!(" {} <>", target.display());
+        assert!(!builds.is_empty() && builds.iter().all(|line| line.ends_with(&here)), "{name}:\n{log}");
+        assert!(log.lines().last().is_some_and(|line| line.starts_with(last)), "{name}:\n{log}");
+    }
+}
+
+#[test]
+fn scripts_refuse_what_they_do_not_know() {
+    let root = tree_with("unknown", &["harness/bundle", "tests/run"]);
+    for (name, arguments, words) in [
+        ("tests/run", &["quik"][..], "tests/run quick "),
+        ("tests/run", &["quick", "quick"], "tests/run quick "),
+        ("harness/bundle", &["--prefix"], "harness/bundle --prefix DIR"),
+        ("harness/bundle", &["--prefix", ""], "harness/bundle --prefix DIR"),
+        ("harness/bundle", &["--prefix", "a", "b"], "harness/bundle --prefix DIR"),
+        ("harness/bundle", &["prefix"], "harness/bundle --prefix DIR"),
+    ] {
+        let mut command = Command::new(root.join(name));
+        command.args(arguments).env("PATH", format!("{}:/usr/bin:/bin", root.join("bin").display()));
+        let output = command.env("LOG", root.join("log")).env("SOLVE_NO_CUDA", "1").output().expect("a shell");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(words), "{name} {arguments:?}: {output:?}");
+        assert!(!root.join("log").exists(), "{name} {arguments:?} built something");
+    }
+}
+
+/// A space ends a word in such a file, and # begins a comment.
+#[test]
+fn pkg_config_reads_any_prefix() {
+    let root = tree_with("prefix", &["harness/bundle"]);
+    let prefix = root.join("lib #1");
+    let mut bundle = Command::new(root.join("harness/bundle"));
+    bundle.arg("--prefix").arg(&prefix).env("PATH", format!("{}:/usr/bin:/bin", root.join("bin").display()));
+    assert!(bundle.env("LOG", root.join("log")).output().expect("a shell").status.success());
+    let file = std::fs::read_to_string(prefix.join("lib/pkgconfig/solve.pc")).expect("it was installed");
+    let line = format!("prefix={}/lib\\ \\#1\n", root.display().to_string().replace(' ', "\\ "));
+    assert!(file.starts_with(&line), "{file}");
+    let mut pkg_config = Command::new("pkg-config");
+    pkg_config.args(["--cflags", "solve"]).env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    let Ok(output) = pkg_config.output() else { return skipped("pkg-config, which is not installed") };
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.replace('\\', "").contains("/lib #1/include"), "{said}{output:?}");
 }
 
 /// A pip as old as that of Ubuntu 22.04, which ends where it does not know an option.
