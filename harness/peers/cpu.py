@@ -15,6 +15,7 @@ import statistics
 import time
 
 from files import write_json
+from needs import need
 
 D, HEADS, HEAD_DIM, QKV, FFN = 768, 12, 64, 2304, 3072
 LAYERS = {"qkv": (D, QKV), "attn_proj": (D, D), "fc": (D, FFN), "proj": (FFN, D)}
@@ -27,7 +28,7 @@ def main():
     if args.threads:  # before NumPy and libsolve start theirs
         os.environ["OPENBLAS_NUM_THREADS"] = os.environ["RAYON_NUM_THREADS"] = str(args.threads)
     os.environ["SOLVE_DEVICE"] = "cpu"
-    import numpy
+    numpy = need("numpy", "numpy==2.3.4")
 
     library = ctypes.CDLL(os.path.abspath(args.library))
     library.solve.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int]

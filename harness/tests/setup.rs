@@ -134,6 +134,21 @@ fn pkg_config_reads_any_prefix() {
     assert!(said.replace('\\', "").contains("/lib #1/include"), "{said}{output:?}");
 }
 
+/// Without packages of its own Python has neither.
+#[test]
+fn what_python_lacks_is_told_with_how_to_get_it() {
+    let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers");
+    for (name, words) in
+        [("cpu.py", "needs numpy (pip install numpy==2"), ("peers.py", "needs torch (pip install torch==2")]
+    {
+        let mut python = Command::new("python3");
+        python.args(["-B", "-S"]).arg(peers.join(name)).arg("libsolve.so").env_remove("PYTHONPATH");
+        let output = python.output().expect("python3");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(words) && !said.contains("Traceback"), "{said}");
+    }
+}
+
 /// A pip as old as that of Ubuntu 22.04, which ends where it does not know an option.
 #[test]
 fn a_pip_of_22_0_installs_the_compiler() {
