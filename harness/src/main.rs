@@ -82,7 +82,7 @@ fn main() -> ExitCode {
         Ok(reason) => ExitCode::from(reason.code()),
         Err(failure) => {
             ui::complain(format_args!("{failure}\nreproduce: {}", cli::reproduce(None)));
-            ExitCode::from(failure.reason.code())
+            ExitCode::from(failure.outcome().code())
         }
     }
 }

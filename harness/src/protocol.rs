@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::gpu::Kernel;
-use crate::reason::Failure;
+use crate::reason::{Failure, Reason};
 
 /// Where the candidate computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -149,6 +149,21 @@ pub enum Request {
     Call(Call),
 }
 
+impl Request {
+    /// The reasons for which a candidate's process itself can fail this. Once the library is loaded it may find the request's number and reply in its place.
+    pub fn fails_for(&self, reason: Reason) -> bool {
+        match self {
+            // No code of the candidate's has run yet. Whoever reads that the machine is at fault goes on with less.
+            Request::Attach { .. } => matches!(reason, Reason::Environment | Reason::Load | Reason::CudaError),
+            Request::Load { .. } => reason == Reason::Load,
+            // The driver's memory may be taken, and kernels may not be traced: the machine's fault, on which nobody goes on with less.
+            Request::Call(_) => {
+                matches!(reason, Reason::WrongAnswer | Reason::CudaError | Reason::Load | Reason::Environment)
+            }
+        }
+    }
+}
+
 /// Candidate's process to grader.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Reply {
@@ -173,3 +188,28 @@ pub const REGION_FD: i32 = 4;
 pub const CHILD: &str = "__candidate";
 /// Set in the environment of a candidate's process whose kernels are to be traced.
 pub const TRACE: &str = "SOLVE_HARNESS_TRACE";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_but_setting_up_and_calling_fails_for_the_machine_and_nothing_at_all_for_passing() {
+        let attach = Request::Attach { device: Device::Cpu, crossing: Crossing::Shared, floats: 1 };
+        let load = Request::Load { lib: Vec::new(), api: Api::Solve, max_tokens: 1 };
+        let call: Request = serde_json::from_value(serde_json::json!({"Call": {
+            "seq": 1, "x": 0, "output": 0, "weights": 0, "weights_changed": false, "snapshot": null, "flush": false, "spin_us": 0, "repeat": 1,
+            "wait_each": false, "patches": [], "beside": [0, 0],
+        }}))
+        .expect("a call");
+        let of = |reason| [&attach, &load, &call].map(|request| request.fails_for(reason));
+        assert_eq!(of(Reason::Pass), [false; 3]);
+        assert_eq!(of(Reason::Environment), [true, false, true]);
+        assert_eq!(of(Reason::Load), [true; 3]);
+        for told_by_the_grader_alone in
+            [Reason::Usage, Reason::Timeout, Reason::Caching, Reason::TooNoisy, Reason::Selftest]
+        {
+            assert_eq!(of(told_by_the_grader_alone), [false; 3]);
+        }
+    }
+}

@@ -39,6 +39,10 @@ fn broken(what: &str, error: impl std::fmt::Display) -> Failure {
     Failure::new(Reason::Environment, format!("{what}: {error}"))
 }
 
+fn forged() -> Failure {
+    Failure::new(Reason::Crash, "a forged reply was written to the reply channel")
+}
+
 impl Session {
     /// Starts the process, with more environment variables and the region's descriptor where there is one.
     pub fn start(env: &[(String, String)], region: Option<RawFd>) -> Result<Self, Failure> {
@@ -89,10 +93,11 @@ impl Session {
         };
         let envelope: Envelope<Reply> = serde_json::from_slice(&answer).map_err(|_| garbage())?;
         if envelope.nonce != self.nonce {
-            return Err(Failure::new(Reason::Crash, "a forged reply was written to the reply channel"));
+            return Err(forged());
         }
         match envelope.body {
-            Reply::Failed(failure) => Err(failure),
+            Reply::Failed(failure) if request.fails_for(failure.reason) => Err(failure),
+            Reply::Failed(_) => Err(forged()),
             reply => Ok((reply, wall)),
         }
     }

@@ -170,8 +170,8 @@ impl Verdict {
 
 impl From<Failure> for Verdict {
     fn from(failure: Failure) -> Self {
-        let exit_code = failure.reason.code();
-        Self { reason: failure.reason, exit_code, message: failure.message, reproduce: None }
+        let reason = failure.outcome();
+        Self { reason, exit_code: reason.code(), message: failure.message, reproduce: None }
     }
 }
 
@@ -191,5 +191,17 @@ impl Report {
     /// How it ended, in words.
     pub fn ending(&self) -> String {
         self.outcome.as_ref().map_or_else(|| "the run has not come to its end".into(), ToString::to_string)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_never_a_passing_verdict() {
+        let verdict = Verdict::from(Failure::new(Reason::Pass, "everything passed"));
+        assert_eq!((verdict.reason, verdict.exit_code), (Reason::Selftest, 1));
+        assert_eq!(Verdict::from(Failure::new(Reason::Crash, "")).exit_code, 11);
     }
 }
