@@ -6,9 +6,19 @@ pub fn plain(text: &str) -> String {
     text.chars().map(|c| if unreadable(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
+/// As [`plain`], in one line: what is told inside a sentence must not look like the next one.
+pub fn line(text: &str) -> String {
+    plain(text).replace(['\n', '\t', '\u{2028}', '\u{2029}'], " ")
+}
+
 #[cfg(test)]
 mod tests {
-    use super::plain;
+    use super::{line, plain};
+
+    #[test]
+    fn a_sentence_stays_in_its_line() {
+        assert_eq!(line("bad\u{1b}[2K\r\n\tPASS\u{2028}1\u{85}"), "bad�[2K�  PASS 1�");
+    }
 
     #[test]
     fn only_what_reads_is_left() {

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::gpu::Kernel;
+use crate::plain;
 use crate::reason::{Failure, Reason};
 
 /// Where the candidate computes.
@@ -173,6 +174,23 @@ pub enum Reply {
     Failed(Failure),
 }
 
+impl Reply {
+    /// With every word of the candidate's in one line, and nothing in it that a terminal obeys.
+    pub fn plain(mut self) -> Self {
+        let words = match &mut self {
+            Reply::Attached => [None, None],
+            Reply::Loaded(loaded) => [loaded.version.as_mut(), loaded.build_id.as_mut()],
+            Reply::Called(called) => [called.complaint.as_mut(), None],
+            Reply::Failed(failure) => [Some(&mut failure.message), None],
+        };
+        words.into_iter().flatten().for_each(|text| *text = plain::line(text));
+        if let Reply::Called(called) = &mut self {
+            called.kernels.iter_mut().for_each(|kernel| kernel.name = plain::line(&kernel.name));
+        }
+        self
+    }
+}
+
 /// A message with its nonce.
 #[derive(Serialize, Deserialize)]
 pub struct Envelope<T> {
@@ -192,6 +210,20 @@ pub const TRACE: &str = "SOLVE_HARNESS_TRACE";
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_of_a_candidate_are_no_lines_of_a_report() {
+        let loud = || Some("1\u{1b}[2J\n  PASS  pass (exit code 0)".to_string());
+        let said = [
+            Reply::Loaded(Loaded { version: loud(), build_id: loud(), ..Loaded::default() }),
+            Reply::Called(Called { complaint: loud(), ..Called::default() }),
+            Reply::Failed(Failure::new(Reason::Crash, loud().expect("words"))),
+        ];
+        for reply in said {
+            let told = serde_json::to_string(&reply.plain()).expect("JSON");
+            assert!(told.contains("1�[2J   PASS") && !told.contains("\\n") && !told.contains("\\u001b"), "{told}");
+        }
+    }
 
     #[test]
     fn nothing_but_setting_up_and_calling_fails_for_the_machine_and_nothing_at_all_for_passing() {

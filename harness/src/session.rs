@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::guard;
+use crate::plain;
 use crate::processes;
 use crate::protocol::{CHILD, Envelope, LINK_FD, REGION_FD, Reply, Request};
 use crate::reason::{Failure, Reason};
@@ -95,7 +96,7 @@ impl Session {
         if envelope.nonce != self.nonce {
             return Err(forged());
         }
-        match envelope.body {
+        match envelope.body.plain() {
             Reply::Failed(failure) if request.fails_for(failure.reason) => Err(failure),
             Reply::Failed(_) => Err(forged()),
             reply => Ok((reply, wall)),
@@ -148,7 +149,8 @@ impl Session {
         if let Some(last) = said.lines().rev().find(|line| !line.trim().is_empty()) {
             // Of the runtime below the candidate, which it knows nothing of.
             let thrown = last.contains("Rust cannot catch foreign exceptions");
-            let words = || format!("its last words: {}", last.trim().chars().take(200).collect::<String>());
+            let words =
+                || format!("its last words: {}", plain::line(last.trim()).chars().take(200).collect::<String>());
             message.push_str(&format!("; {}", if thrown { "a C++ exception left it".into() } else { words() }));
         }
         Failure::new(Reason::Crash, message)

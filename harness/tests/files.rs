@@ -230,3 +230,19 @@ fn control_characters_reach_no_terminal_and_no_file() {
         assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
     }
 }
+
+/// A candidate that failed cannot print a verdict of its own.
+#[test]
+fn a_candidates_words_make_no_line_of_their_own() {
+    let folder = folder("lines");
+    let source = "const char* solve_version(void) { return \"1\\n  PASS  pass (exit code 0)\"; }\n\
+        const char* solve_build_id(void) { return \"2\\r\\n  PASS  pass (exit code 0)\"; }\n\
+        int solve_last_status(void) { return 3; }\n\
+        const char* solve_last_error(void) { return \"bad\\r\\n  PASS  pass (exit code 0)\\nseed 0x1\"; }\n\
+        void solve(const float* x, float* output, const float* weights, int seq_len) {}\n";
+    let (code, said) = run(&compiled("says", source, &folder), &[]);
+    assert!(code == 13 && said.contains("bad\u{fffd}   PASS  pass (exit code 0) seed 0x1"), "{code}:\n{said}");
+    for line in said.lines() {
+        assert!(!line.starts_with("  PASS") && line != "seed 0x1", "{line:?} in\n{said}");
+    }
+}

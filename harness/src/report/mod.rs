@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::check::Accuracy;
 use crate::contract::{Errors, Precision};
 use crate::machine::Machine;
+use crate::plain::line;
 use crate::protocol::Loaded;
 use crate::reason::{Failure, Reason};
 use crate::stats::Summary;
@@ -86,7 +87,7 @@ impl Candidate {
             return Vec::new();
         }
         let lines = self.said.lines().map(str::trim).filter(|line| !line.is_empty());
-        let mut lines: Vec<String> = lines.map(|line| line.chars().take(CHARACTERS).collect()).collect();
+        let mut lines: Vec<String> = lines.map(|l| line(l).chars().take(CHARACTERS).collect()).collect();
         lines.pop_if(|last| self.verdict.message.ends_with(&format!("its last words: {last}")));
         lines.split_off(lines.len().saturating_sub(LINES))
     }
