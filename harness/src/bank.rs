@@ -207,9 +207,17 @@ impl Bank {
         self.drawn += 1;
         let stream = self.stream.child(7).child(seq as u64).child(k + 1000 * self.drawn);
         let weights = weights.unwrap_or_else(|| Arc::new(inputs::weights(TIMED, stream.child(0))));
-        let rows: Vec<usize> = Self::rows(self.stream, seq).into_iter().take(ANEW_ROWS).collect();
+        let rows = Self::drawn_rows(seq, stream.child(2));
         let content = Content::new(inputs::tokens(TIMED, seq, stream.child(1)), weights, rows);
         Content { limits: self.limits(), ..content }
+    }
+
+    /// Rows that are checked of a content that is used once: the last one and random ones, all as likely, so that whoever leaves some out is found.
+    fn drawn_rows(seq: usize, stream: Stream) -> Vec<usize> {
+        let others = stream.permutation(seq - 1).into_iter().map(|row| row as usize);
+        let mut rows: Vec<usize> = others.take(ANEW_ROWS - 1).chain([seq - 1]).collect();
+        rows.sort_unstable();
+        rows
     }
 
     /// The relative L2 errors of `output - x` that number formats give on short challenge data.
@@ -263,6 +271,22 @@ mod tests {
             for (precision, right) in [None, Some(Fast), Some(Auto), Some(Exact)].into_iter().zip(right) {
                 assert_eq!(judged(precision, error), right, "{precision:?}, {error}");
             }
+        }
+    }
+
+    #[test]
+    fn which_rows_of_a_content_are_checked_that_is_used_once_nobody_knows() {
+        let mut bank = Bank::new(1);
+        for seq in [1, ANEW_ROWS - 1, ANEW_ROWS] {
+            assert_eq!(bank.anew(seq, 0, None).rows, (0..seq).collect::<Vec<_>>());
+        }
+        // Both where all rows could be checked and where they could not.
+        for seq in [ANEW_ROWS + 1, 256, 1024] {
+            let [one, two] = [0, 1].map(|k| bank.anew(seq, k, None).rows);
+            for rows in [&one, &two] {
+                assert!(rows.len() == ANEW_ROWS && rows.is_sorted_by(|a, b| a < b) && rows.last() == Some(&(seq - 1)));
+            }
+            assert!(one != two || seq == ANEW_ROWS + 1, "{seq} tokens");
         }
     }
 
