@@ -2,7 +2,9 @@
 //! kernels fit. The loader's own words for a library of another processor are that there is no such file.
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
 
 use crate::reason::{Failure, Reason};
 
@@ -28,6 +30,38 @@ pub fn is_elf(path: &Path) -> bool {
     let mut start = [0; 4];
     let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut start));
     read.is_ok() && start == *b"\x7fELF"
+}
+
+/// A library as it was before anything of any candidate ran. One could put another in the place of its rival.
+#[derive(Clone)]
+pub struct Library {
+    pub path: PathBuf,
+    /// SHA-256 of the file; nothing where it cannot be read, which is for whoever loads it to say.
+    pub sha256: String,
+}
+
+impl Library {
+    /// As it is now.
+    pub fn of(path: &Path) -> Self {
+        Self { path: path.to_path_buf(), sha256: sha256(path) }
+    }
+
+    /// Fails if another file lies there by now.
+    pub fn unchanged(&self) -> Result<(), Failure> {
+        let (then, now) = (&self.sha256, sha256(&self.path));
+        if *then == now {
+            return Ok(());
+        }
+        let was =
+            |hash: &str| if hash.is_empty() { "nothing that can be read".into() } else { format!("SHA-256 {hash}") };
+        let why = format!("the file has changed since the start: it is {}, and was {}", was(&now), was(then));
+        Err(failed(&self.path, &why))
+    }
+}
+
+fn sha256(path: &Path) -> String {
+    let bytes = ends(path).ok().and_then(|()| std::fs::read(path).ok());
+    bytes.map_or_else(String::new, |bytes| Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect())
 }
 
 /// Fails if the file can be no library for this processor, or holds kernels but none for a GPU of this capability.

@@ -1,13 +1,11 @@
 //! One candidate's grade, from loading it to its verdict.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sha2::{Digest, Sha256};
-
 use crate::bank::Bank;
-use crate::binary;
+use crate::binary::{self, Library};
 use crate::cases::{self, Case, Suite};
 use crate::check::{self, Accuracy};
 use crate::child::HANDLE;
@@ -109,15 +107,15 @@ pub struct Grade<'a> {
     pub ui: &'a mut Ui,
     pub report: Candidate,
     pub stream: Stream,
-    lib: PathBuf,
+    lib: &'a Library,
 }
 
 /// Grades one library. Failures of any kind are in the candidate's verdict.
-pub fn grade(lib: &Path, name: &str, plan: &Plan, bank: &mut Bank, ui: &mut Ui) -> Candidate {
+pub fn grade(lib: &Library, name: &str, plan: &Plan, bank: &mut Bank, ui: &mut Ui) -> Candidate {
     let report = blank(lib, name, plan);
     let stream = Stream::new(plan.seed, 2);
     bank.precision = plan.precision;
-    let mut grade = Grade { plan, bank, ui, report, stream, lib: lib.to_path_buf() };
+    let mut grade = Grade { plan, bank, ui, report, stream, lib };
     let outcome = grade.run();
     let mut report = grade.report;
     if let Err(failure) = outcome {
@@ -134,15 +132,14 @@ fn part_of_a_handle(lacks: &[String]) -> Option<String> {
 
 /// The grade of a candidate that never got as far as being called.
 pub fn failed(lib: &Path, name: &str, plan: &Plan, failure: Failure) -> Candidate {
-    Candidate { verdict: failure.into(), ..blank(lib, name, plan) }
+    Candidate { verdict: failure.into(), ..blank(&Library::of(lib), name, plan) }
 }
 
-fn blank(lib: &Path, name: &str, plan: &Plan) -> Candidate {
-    let hash = |bytes: Vec<u8>| Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect();
+fn blank(lib: &Library, name: &str, plan: &Plan) -> Candidate {
     Candidate {
         name: name.to_string(),
-        path: lib.display().to_string(),
-        sha256: binary::ends(lib).ok().and_then(|()| std::fs::read(lib).ok()).map(hash).unwrap_or_default(),
+        path: lib.path.display().to_string(),
+        sha256: lib.sha256.clone(),
         device: format!("{:?}", plan.device).to_lowercase(),
         api: plan.api.name().into(),
         arch: String::new(),
@@ -167,8 +164,8 @@ impl Grade<'_> {
         let trapped = self.plan.traps;
         self.ui.expect(1 + cases.len() + timing::steps(self.plan) + if trapped { traps::STEPS } else { 0 });
         self.ui.step("loading");
-        binary::check(&self.lib, self.plan.capability)?;
-        let mut rig = Rig::start(&self.lib, &self.plan.setup(), self.stream)?;
+        binary::check(&self.lib.path, self.plan.capability)?;
+        let mut rig = Rig::start(self.lib, &self.plan.setup(), self.stream)?;
         self.report.crossing = rig.crossing.into();
         self.report.loaded = rig.loaded.clone();
         self.report.notes.extend(part_of_a_handle(&rig.loaded.lacks));
@@ -180,7 +177,7 @@ impl Grade<'_> {
 
     /// Another process of the candidate.
     pub fn another(&self, number: u64) -> Result<Rig, Failure> {
-        Rig::start(&self.lib, &self.plan.setup(), self.stream.child(90).child(number))
+        Rig::start(self.lib, &self.plan.setup(), self.stream.child(90).child(number))
     }
 
     fn phases(&mut self, rig: &mut Rig, cases: &[Case]) -> Result<(), Failure> {
@@ -273,7 +270,7 @@ impl Grade<'_> {
 
     /// As [`Grade::checked`] for a call that was made elsewhere.
     pub fn diagnose(&self, content: &Content, failure: Failure) -> Failure {
-        let Ok(mut rig) = Rig::start(&self.lib, &self.plan.setup(), self.stream.child(99)) else { return failure };
+        let Ok(mut rig) = Rig::start(self.lib, &self.plan.setup(), self.stream.child(99)) else { return failure };
         let Ok(done) = rig.call(content, &Manner::CAREFUL) else { return failure };
         if content.judge(&done.accuracy).is_err() {
             return failure;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use crate::bank::Bank;
+use crate::binary::Library;
 use crate::cases::Suite;
 use crate::cli::{Red, Selftest, Wrong};
 use crate::compiler;
@@ -177,7 +178,7 @@ fn grade_candidates(args: &Red, device: Device, all: &Candidates) -> Result<Reas
             let start = Instant::now();
             let plan = Plan { api: entry.api, ..plan.clone() };
             let plan = if time == 0 && !(honest && args.honest.short) { plan } else { again(&plan, time) };
-            let library = folder.join(format!("{}.so", entry.name));
+            let library = Library::of(&folder.join(format!("{}.so", entry.name)));
             let mut once = || grade(&library, &entry.name, &plan, &mut bank, &mut Ui::new(true));
             let mut graded = once();
             for _ in 1..CHANCES {
@@ -232,7 +233,7 @@ fn grade_mutants(args: &Wrong, all: &Mutants) -> Result<Reason, Failure> {
     let mut bank = Bank::new(plan.seed);
     let (mut killed, mut wrong, mut equivalent, mut surprises) = (0, 0, 0, 0);
     for mutant in all.mutants.iter().filter(|m| args.names.wants(&m.name)) {
-        let library = folder.join(format!("{}.so", mutant.name));
+        let library = Library::of(&folder.join(format!("{}.so", mutant.name)));
         let graded = grade(&library, &mutant.name, &plan, &mut bank, &mut Ui::new(true));
         let dead = graded.verdict.exit_code != 0;
         let by = graded.accuracy.iter().find(|r| !r.pass).map_or("survives", |r| &r.case);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use crate::bank::Bank;
-use crate::binary;
+use crate::binary::{self, Library};
 use crate::cli::{self, Calls, Run};
 use crate::compiler;
 use crate::gpu::Gpu;
@@ -54,8 +54,10 @@ pub fn run(args: &Run) -> Result<Reason, Failure> {
     let scratch = Scratch;
     let all = if args.record { plans::record_plans(&plan, gpu.as_ref()) } else { vec![plan.clone()] };
     let mut passed = Vec::new();
-    for (name, path) in candidates {
-        let library = library(&path, &plan, &scratch, gpu.as_ref());
+    // All are read, and compiled, before the first of them runs, which could put another in their place.
+    let libraries = candidates.iter().map(|(_, path)| library(path, &plan, &scratch, gpu.as_ref()));
+    let libraries: Vec<_> = libraries.collect();
+    for ((name, path), library) in candidates.into_iter().zip(libraries) {
         if let (Some(record), Ok(library)) = (&record, &library) {
             record.accepts(library, &plan)?;
         }
@@ -127,10 +129,10 @@ fn finish(
 }
 
 /// The library itself, or what a source file compiles to.
-pub fn library(path: &Path, plan: &Plan, scratch: &Scratch, gpu: Option<&Gpu>) -> Result<PathBuf, Failure> {
+pub fn library(path: &Path, plan: &Plan, scratch: &Scratch, gpu: Option<&Gpu>) -> Result<Library, Failure> {
     binary::ends(path)?;
     if path.extension().is_none_or(|e| e != "cu") {
-        return Ok(path.to_path_buf());
+        return Ok(Library::of(path));
     }
     if !path.exists() {
         return Err(Failure::new(Reason::Load, format!("{} does not exist", path.display())));
@@ -140,7 +142,7 @@ pub fn library(path: &Path, plan: &Plan, scratch: &Scratch, gpu: Option<&Gpu>) -
         let message = format!("{} cannot be graded on the CPU: a .cu candidate needs a GPU", path.display());
         return Err(Failure::new(Reason::Environment, message));
     }
-    compiler::compile(path, &scratch.path()?, gpu)
+    compiler::compile(path, &scratch.path()?, gpu).map(|compiled| Library::of(&compiled))
 }
 
 /// Where the folder for compiled candidates is, if there is one.

@@ -1,8 +1,9 @@
 //! Where a record goes. Whatever would keep it from being written is known before anything is measured.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::{Record, Tests};
+use crate::binary::Library;
 use crate::cli::Run;
 use crate::grade::Plan;
 use crate::machine::Machine;
@@ -37,7 +38,7 @@ impl Target {
     }
 
     /// Fails where a library is not of this tree. One that does not load is for its grade to tell.
-    pub fn accepts(&self, library: &Path, plan: &Plan) -> Result<(), Failure> {
+    pub fn accepts(&self, library: &Library, plan: &Plan) -> Result<(), Failure> {
         let Ok(rig) = Rig::start(library, &plan.setup(), Stream::new(plan.seed, 6)) else { return Ok(()) };
         let build_id = super::build_id(&rig.loaded)?;
         match tree::expected_build_id() {
@@ -45,7 +46,7 @@ impl Target {
                 Reason::Usage,
                 format!(
                     "{} (build {build_id}) is not of this tree (build {expected}): no record of it",
-                    library.display()
+                    library.path.display()
                 ),
             )),
             _ => Ok(()),

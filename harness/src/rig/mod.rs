@@ -6,11 +6,11 @@ mod inspect;
 mod region;
 
 use std::os::unix::ffi::OsStringExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::arena::{Arena, Place};
+use crate::binary::Library;
 use crate::check::Accuracy;
 use crate::content::Content;
 use crate::memory::Memory;
@@ -140,12 +140,15 @@ impl Attached {
 
 impl Rig {
     /// Starts a process and loads the library into it.
-    pub fn start(lib: &Path, setup: &Setup, stream: Stream) -> Result<Self, Failure> {
+    pub fn start(lib: &Library, setup: &Setup, stream: Stream) -> Result<Self, Failure> {
         let Attached { mut session, memory, arena, crossing } = Attached::new(setup)?;
-        let lib = lib.canonicalize().unwrap_or_else(|_| lib.to_path_buf());
-        let lib = lib.into_os_string().into_vec();
-        let load = Request::Load { lib, api: setup.api, max_tokens: setup.max_seq as i32 };
+        // Not what it is a link to: a library finds others beside the name by which it is loaded ($ORIGIN).
+        let path = std::path::absolute(&lib.path).unwrap_or_else(|_| lib.path.clone());
+        let load =
+            Request::Load { lib: path.into_os_string().into_vec(), api: setup.api, max_tokens: setup.max_seq as i32 };
+        lib.unchanged()?;
         let (reply, _) = session.ask(&load, setup.timeout)?;
+        lib.unchanged()?;
         let Reply::Loaded(loaded) = reply else { return Err(out_of_step()) };
         // Two quiet NaNs with secret payloads: reading them spoils a result, and nobody writes them by chance.
         let nan = |i| 0x7fc0_0000 | (stream.word(i) as u32 & 0x001f_ffff);

@@ -1,12 +1,12 @@
 //! Candidates against each other: every round gives all of them the same inputs, in random order. The processes start
 //! anew for every sitting, in random order too, and there are as many sittings as it takes.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Comparison, FEWEST, Tally};
 use crate::bank::Bank;
+use crate::binary::Library;
 use crate::content::Base;
 use crate::grade::Plan;
 use crate::protocol::{Api, Device};
@@ -24,13 +24,13 @@ const LONGEST: Duration = Duration::from_secs(6);
 
 /// Compares every candidate with the first.
 pub fn compare(
-    candidates: &[(String, PathBuf)],
+    candidates: &[(String, Library)],
     plan: &Plan,
     bank: &mut Bank,
     ui: &mut Ui,
 ) -> Result<Vec<Comparison>, Failure> {
     let stream = Stream::new(plan.seed, 3);
-    let paths: Vec<&Path> = candidates.iter().map(|(_, path)| path.as_path()).collect();
+    let libraries: Vec<&Library> = candidates.iter().map(|(_, library)| library).collect();
     let mut tallies = vec![vec![Tally::default(); candidates.len() - 1]; plan.seqs.len()];
     ui.expect(FEWEST * plan.seqs.len());
     for sitting in 0.. {
@@ -42,7 +42,7 @@ pub fn compare(
             ui.expect(open.len());
         }
         let stream = stream.child(sitting as u64);
-        let mut rigs = start(&paths, plan, stream)?;
+        let mut rigs = start(&libraries, plan, stream)?;
         let mut rigs: Vec<&mut Rig> = rigs.iter_mut().collect();
         for i in open {
             let seq = plan.seqs[i];
@@ -64,12 +64,12 @@ pub fn compare(
 }
 
 /// A process for each library, started in random order.
-pub fn start(libraries: &[&Path], plan: &Plan, stream: Stream) -> Result<Vec<Rig>, Failure> {
+pub fn start(libraries: &[&Library], plan: &Plan, stream: Stream) -> Result<Vec<Rig>, Failure> {
     let mut rigs: Vec<Option<Rig>> = libraries.iter().map(|_| None).collect();
     for k in stream.permutation(libraries.len()) {
         let library = libraries[k as usize];
         let rig = Rig::start(library, &plan.setup(), stream.child(1));
-        rigs[k as usize] = Some(rig.map_err(|f| f.during(&library.display().to_string()))?);
+        rigs[k as usize] = Some(rig.map_err(|f| f.during(&library.path.display().to_string()))?);
     }
     Ok(rigs.into_iter().flatten().collect())
 }

@@ -42,7 +42,7 @@ pub fn run(args: &Itself) -> Result<Reason, Failure> {
         let mut medians: Vec<(f64, f64)> = Vec::new();
         while comparisons.len() < args.repeat {
             let stream = Stream::new(plan.seed, 9).child(seq as u64).child(comparisons.len() as u64);
-            let mut rigs = interleaved::start(&[library.as_path(); 2 * FEWEST], &plan, stream)?;
+            let mut rigs = interleaved::start(&[&library; 2 * FEWEST], &plan, stream)?;
             for k in 0..ANEW.min(args.repeat - comparisons.len()) as u64 {
                 let stream = stream.child(2).child(k);
                 let (mut tally, mut times) = (Tally::default(), [Vec::new(), Vec::new()]);
