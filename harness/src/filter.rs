@@ -1,5 +1,6 @@
-//! What a candidate's process may ask of the kernel: nothing that reaches for the memory of another process, and signals and limits for itself only. The
-//! grader's threads have numbers, too, and as nobody can list those that are still to come, it is listed what may be reached instead.
+//! What a candidate's process may ask of the kernel: nothing that reaches for the memory of another process, and signals and limits for itself only, or,
+//! where the kernel sees to it (`scope`), signals for what it started, too. The grader's threads have numbers, and as nobody can list those that are still
+//! to come, it is listed what may be reached instead. Signals to others fail with EPERM.
 
 use libc::{c_long, pid_t, sock_filter};
 
@@ -54,8 +55,8 @@ fn other_doors() -> Vec<sock_filter> {
     vec![load(ARCHITECTURE), if_it_is, answer(ENDED), load(NUMBER), if_below, answer(ENDED)]
 }
 
-/// Signals, and limits that end in one. Whoever aims at the grader is ended.
-fn signals(own: pid_t, grader: pid_t, group: pid_t) -> Vec<sock_filter> {
+/// Signals, and limits that end in one. Whoever aims at the grader is ended. Others than itself are for the kernel to judge where signals are `scoped`.
+fn signals(own: pid_t, grader: pid_t, group: pid_t, scoped: bool) -> Vec<sock_filter> {
     // A group that began outside of this namespace has no number here: 0.
     let forbidden: Vec<u32> = [grader, -group, -1].into_iter().filter(|&pid| pid != 0).map(|pid| pid as u32).collect();
     let forbidden = [&[load(ARGUMENTS[0])], &where_it_is(&forbidden, ENDED)[..]].concat();
@@ -66,8 +67,10 @@ fn signals(own: pid_t, grader: pid_t, group: pid_t) -> Vec<sock_filter> {
     // These name a thread and the process that it must be of.
     let of_a_process = [libc::SYS_tgkill, libc::SYS_rt_tgsigqueueinfo];
     let ended = aimed.into_iter().chain(of_a_process).flat_map(|call| of(call, &forbidden));
-    let refused = aimed.into_iter().chain([libc::SYS_prlimit64]).flat_map(|call| of(call, &only_itself));
-    ended.chain(refused).chain(of(libc::SYS_pidfd_send_signal, &[answer(REFUSED)])).collect()
+    let own_alone = if scoped { &[][..] } else { &aimed[..] };
+    let refused = own_alone.iter().chain(&[libc::SYS_prlimit64]).flat_map(|&call| of(call, &only_itself));
+    let by_descriptor = if scoped { Vec::new() } else { of(libc::SYS_pidfd_send_signal, &[answer(REFUSED)]) };
+    ended.chain(refused).chain(by_descriptor).collect()
 }
 
 /// Signals that come of a file. An owner that is not in the argument but behind it cannot be looked at.
@@ -79,24 +82,27 @@ fn signals_of_files(own: pid_t) -> Vec<sock_filter> {
     [of(libc::SYS_fcntl, &control), of(libc::SYS_ioctl, &other)].concat()
 }
 
-/// Puts the filter over this process and all that it will start, as the child of the grader.
-pub fn confine() {
+/// Memory by a process's number. Some libraries read their own in this way, where an address may be wrong.
+fn memory(own: pid_t) -> Vec<sock_filter> {
+    let own = [&[load(ARGUMENTS[0])], &where_it_is(&[own as u32], ALLOWED)[..], &[answer(ENDED)]].concat();
+    let copies = [libc::SYS_process_vm_readv, libc::SYS_process_vm_writev].into_iter().flat_map(|call| of(call, &own));
+    of(libc::SYS_ptrace, &[answer(ENDED)]).into_iter().chain(copies).collect()
+}
+
+/// Puts the filter over this process and all that it will start, as the child of the grader. The process cannot gain privileges any more, and its signals
+/// may be `scoped` already.
+pub fn confine(scoped: bool) {
     // SAFETY: no arguments, and a number.
     let (own, grader, group) = unsafe { (libc::getpid(), libc::getppid(), libc::getpgid(libc::getppid())) };
     let mut filter = if cfg!(target_arch = "x86_64") { other_doors() } else { Vec::new() };
-    for call in [libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev] {
-        filter.extend(of(call, &[answer(ENDED)]));
-    }
+    filter.extend(memory(own));
     // A descriptor of the grader's is refused, not punished: the driver may ask for one of its own.
     filter.extend(of(libc::SYS_pidfd_getfd, &[answer(REFUSED)]));
-    filter.extend(signals(own, grader, group));
+    filter.extend(signals(own, grader, group, scoped));
     filter.extend(signals_of_files(own));
     filter.push(answer(ALLOWED));
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
     let filter_mode = libc::c_ulong::from(libc::SECCOMP_MODE_FILTER);
-    // SAFETY: the program outlives the calls, which copy it.
-    unsafe {
-        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-        libc::prctl(libc::PR_SET_SECCOMP, filter_mode, &raw const program);
-    }
+    // SAFETY: the program outlives the call, which copies it.
+    unsafe { libc::prctl(libc::PR_SET_SECCOMP, filter_mode, &raw const program) };
 }

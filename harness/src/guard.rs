@@ -12,6 +12,7 @@ use libc::{c_int, pid_t};
 use crate::filter;
 use crate::processes::Processes;
 use crate::run::Scratch;
+use crate::scope;
 
 /// Candidates' processes that are running.
 static RUNNING: Mutex<Vec<pid_t>> = Mutex::new(Vec::new());
@@ -120,7 +121,9 @@ pub fn confine() {
         libc::fcntl(crate::protocol::REGION_FD, libc::F_SETFD, libc::FD_CLOEXEC);
     }
     drop_capabilities();
-    filter::confine();
+    // SAFETY: numbers. What follows takes a process that cannot gain privileges.
+    unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+    filter::confine(scope::begin());
 }
 
 fn drop_capabilities() {

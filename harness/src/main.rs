@@ -40,6 +40,7 @@ mod report;
 mod rig;
 mod rng;
 mod run;
+mod scope;
 mod session;
 mod stats;
 mod timing;

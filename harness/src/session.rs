@@ -16,6 +16,7 @@ use crate::processes;
 use crate::protocol::{CHILD, Envelope, LINK_FD, REGION_FD, Reply, Request};
 use crate::reason::{Failure, Reason};
 use crate::rng;
+use crate::scope;
 
 /// So much of a candidate's output is kept.
 const KEEP: usize = 16 * 1024;
@@ -122,11 +123,16 @@ impl Session {
             }
             // After every piece: whoever writes a little now and then is as late as one that is silent.
             if Instant::now() >= deadline {
+                let hint = waits_in_vain(!scope::available() && self.has_children());
                 self.end();
                 let seconds = timeout.as_secs_f64();
-                return Err(Failure::new(Reason::Timeout, format!("no return within {seconds:.0} s")));
+                return Err(Failure::new(Reason::Timeout, format!("no return within {seconds:.0} s{hint}")));
             }
         }
+    }
+
+    fn has_children(&self) -> bool {
+        processes::Processes::now().children(self.child.id() as libc::pid_t).next().is_some()
     }
 
     fn gone(&mut self) -> bool {
@@ -244,6 +250,15 @@ fn drain(mut pipe: impl Read + Send + 'static, said: Arc<Mutex<Vec<u8>>>) -> Joi
             }
         }
     })
+}
+
+/// Of a process that waits for one that it tried to end.
+fn waits_in_vain(it_may: bool) -> &'static str {
+    if it_may {
+        "; processes that it started still run: before Linux 6.12 (Landlock's scope for signals) it cannot send them any"
+    } else {
+        ""
+    }
 }
 
 fn told(status: ExitStatus) -> String {
