@@ -10,6 +10,7 @@ use std::time::Duration;
 use libc::{c_int, pid_t};
 
 use crate::filter;
+use crate::mounts;
 use crate::processes::Processes;
 use crate::run::Scratch;
 use crate::scope;
@@ -110,8 +111,8 @@ pub fn give_way_to_interrupt() {
     }
 }
 
-/// Capabilities that a candidate's process keeps where it has them: reading files, locking memory, priorities.
-const KEPT: [u32; 6] = [1, 2, 3, 14, 23, 24];
+/// Capabilities that a candidate's process keeps where it has them: reading files (its libraries may be another user's) and locking memory.
+const KEPT: [u32; 2] = [2, 14];
 
 /// In a candidate's process, before the library is loaded: no way to other processes from here.
 pub fn confine() {
@@ -120,6 +121,7 @@ pub fn confine() {
         libc::fcntl(crate::protocol::LINK_FD, libc::F_SETFD, libc::FD_CLOEXEC);
         libc::fcntl(crate::protocol::REGION_FD, libc::F_SETFD, libc::FD_CLOEXEC);
     }
+    mounts::narrow();
     drop_capabilities();
     // SAFETY: numbers. What follows takes a process that cannot gain privileges.
     unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };

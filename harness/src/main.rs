@@ -25,6 +25,7 @@ mod guard;
 mod inputs;
 mod machine;
 mod memory;
+mod mounts;
 mod oracle;
 mod plain;
 mod plans;

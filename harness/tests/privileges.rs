@@ -1,0 +1,38 @@
+//! What a candidate can do to the machine and to the grader where both run as root.
+
+mod common;
+
+use std::process::Command;
+
+use common::{compiled, folder, graded, skipped};
+
+/// Opened for writing, and left as they are.
+const SOURCE: &str = "#include <fcntl.h>\n#include <stdio.h>\n#include <unistd.h>\n\
+    static void try(const char* path) { printf(\"%s: %s\\n\", path, open(path, O_WRONLY) < 0 ? \"closed\" : \"open\"); }\n\
+    void solve(const float* x, float* output, const float* weights, int seq_len) {\n\
+      char path[64];\n\
+      snprintf(path, sizeof path, \"/proc/%d/oom_score_adj\", getppid());\n\
+      try(path);\n\
+      try(\"/proc/sys/kernel/core_pattern\");\n\
+      try(\"/sys/kernel/mm/ksm/run\");\n\
+      try(\"/proc/self/oom_score_adj\");\n\
+      fflush(stdout);\n\
+    }\n";
+
+fn may_mount() -> bool {
+    let unshared = Command::new("unshare").args(["--mount", "true"]).output();
+    unshared.is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn a_root_that_is_a_candidate_changes_no_setting_of_the_kernel_and_nothing_of_the_grader() {
+    if !may_mount() {
+        return skipped("settings of the kernel: nobody may mount here");
+    }
+    let library = compiled("settings", SOURCE, &folder("settings"));
+    let (code, said) = graded(&[&library, "--device", "cpu", "--suite", "official", "--max-case", "1", "--no-timing"]);
+    let printed: Vec<&str> = said.lines().filter_map(|line| line.trim().strip_prefix("it printed: ")).collect();
+    assert!(code == 13 && printed.len() == 4, "{code}:\n{said}");
+    assert!(printed[..3].iter().all(|line| line.ends_with(": closed")), "{printed:?}");
+    assert_eq!(printed[3], "/proc/self/oom_score_adj: open");
+}
