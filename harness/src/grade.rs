@@ -261,7 +261,7 @@ impl Grade<'_> {
     /// there, the candidate remembers something.
     pub fn checked(&mut self, rig: &mut Rig, content: &Content, manner: &Manner) -> Result<Done, Wrong> {
         let done = rig.call(content, manner).map_err(Wrong::without_numbers)?;
-        self.report.first_call_ms.get_or_insert(done.called.wall_us / 1e3);
+        self.report.first_call_ms.get_or_insert(done.us() / 1e3);
         match content.judge(&done.accuracy) {
             Ok(()) => Ok(done),
             Err(failure) => Err(Wrong { failure: self.diagnose(content, failure), accuracy: done.accuracy }),

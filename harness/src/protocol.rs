@@ -121,8 +121,6 @@ pub struct Called {
     /// The kernels of the call, where they are traced.
     #[serde(default)]
     pub kernels: Vec<Kernel>,
-    /// Threads of the process after the call.
-    pub threads: usize,
 }
 
 /// What was found in a library.

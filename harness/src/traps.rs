@@ -165,5 +165,5 @@ pub fn rests(rig: &mut Rig) -> Sprung {
 }
 
 fn time(done: &crate::rig::Done) -> f64 {
-    done.called.device_us.unwrap_or(done.called.wall_us)
+    done.called.device_us.unwrap_or_else(|| done.us())
 }

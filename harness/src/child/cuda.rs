@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use cudarc::driver::sys::{self, CUlimit};
 
-use super::Worker;
 use super::library::Candidate;
+use super::{Worker, not_ready};
 use crate::arena::RED;
 use crate::dims::{D, WEIGHTS};
 use crate::gpu::{self, Clock, Flush, Shared, Trace, check};
@@ -113,7 +113,8 @@ impl Cuda {
 }
 
 impl Worker for Cuda {
-    fn call(&mut self, candidate: &mut Candidate, call: &Call) -> Result<Called, Failure> {
+    fn call(&mut self, candidate: Option<&mut Candidate>, call: &Call) -> Result<Called, Failure> {
+        let candidate = candidate.ok_or_else(not_ready)?;
         let asked = Instant::now();
         gpu::synchronize()?;
         let pending_us = asked.elapsed().as_secs_f64() * 1e6;

@@ -2,6 +2,7 @@
 //! red zones around them, poison in the output; afterwards red zones, inputs and the output are looked at.
 
 mod changes;
+mod exchange;
 mod inspect;
 mod region;
 
@@ -20,6 +21,7 @@ use crate::rng::Stream;
 use crate::session::Session;
 use crate::timing::Shape;
 pub use changes::Changes;
+use exchange::{Handed, Idle, exchange};
 
 /// Setting up a process may take so long.
 const ATTACH_TIMEOUT: Duration = Duration::from_secs(60);
@@ -69,10 +71,20 @@ pub struct Done {
     pub called: Called,
     /// The grader's own wall clock around the call.
     pub wall: Duration,
+    /// What of that an exchange takes that asks for no call, in us, where it is known.
+    pub idle_us: Option<f64>,
     /// Meanwhile threads of the candidate and the grader's own were kept from running for so long, all together. Not looked at where a GPU does the work.
     pub waited: Duration,
     /// Rows of the outputs of single calls of a chain, as [`Changes::looks`] asked for them.
     pub kept: Vec<f32>,
+}
+
+impl Done {
+    /// What the calls took, in us: by the grader's clock wherever that can tell. The candidate shares its process with the other one.
+    pub fn us(&self) -> f64 {
+        let ours = |idle: f64| (self.wall.as_secs_f64() * 1e6 - idle).max(0.0);
+        self.idle_us.map_or(self.called.wall_us, ours)
+    }
 }
 
 /// What to start.
@@ -104,6 +116,8 @@ pub struct Rig {
     weights: Option<(Place, Arc<Vec<f32>>)>,
     last: Option<(Place, Place)>,
     scratch: Vec<f32>,
+    /// Where the candidate computes on a CPU.
+    idle: Option<Idle>,
     /// How long this candidate's runs of calls are at the length that was asked for last.
     pub shape: Option<(usize, Shape)>,
     timeout: Duration,
@@ -119,16 +133,22 @@ struct Attached {
     memory: Box<dyn Memory>,
     arena: Arena,
     crossing: Crossing,
+    idle: Option<Idle>,
 }
 
 impl Attached {
     /// Where the candidate's process cannot map our memory, by copies.
     fn new(setup: &Setup) -> Result<Self, Failure> {
         let arena = Arena::new(setup.max_seq);
-        let (memory, fd, crossing) = region::region(setup, arena.len)?;
+        let (mut memory, fd, crossing) = region::region(setup, arena.len)?;
         let mut session = Session::start(&setup.env, fd)?;
         match session.ask(&Request::Attach { device: setup.device, crossing, floats: arena.len }, ATTACH_TIMEOUT) {
-            Ok(_) => Ok(Self { session, memory, arena, crossing }),
+            Ok(_) => {
+                let on_cpu = setup.device == Device::Cpu;
+                let mut measured = || Idle::measure(&mut session, &mut *memory, &arena, setup.max_seq);
+                let idle = on_cpu.then(&mut measured).transpose()?;
+                Ok(Self { session, memory, arena, crossing, idle })
+            }
             Err(f) if crossing == Crossing::Ipc && f.reason == Reason::Environment => {
                 drop((session, memory));
                 Self::new(&Setup { copies: true, ..setup.clone() }).map_err(|_| f)
@@ -141,7 +161,7 @@ impl Attached {
 impl Rig {
     /// Starts a process and loads the library into it.
     pub fn start(lib: &Library, setup: &Setup, stream: Stream) -> Result<Self, Failure> {
-        let Attached { mut session, memory, arena, crossing } = Attached::new(setup)?;
+        let Attached { mut session, memory, arena, crossing, idle } = Attached::new(setup)?;
         // Not what it is a link to: a library finds others beside the name by which it is loaded ($ORIGIN).
         let path = std::path::absolute(&lib.path).unwrap_or_else(|_| lib.path.clone());
         let load =
@@ -165,6 +185,7 @@ impl Rig {
             weights: None,
             last: None,
             scratch: Vec::new(),
+            idle,
             shape: None,
             timeout: setup.timeout,
             crossing: crossing.name(),
@@ -209,51 +230,56 @@ impl Rig {
             patches: changes.patches(x, output, weights, self.arena.snapshot),
             beside: (beside.at, beside.len),
         };
-        let pending_us = self.tell_weights(&mut call)?;
-        let (first_x, first_spare) = changes.first_rows(content);
-        self.memory.write(x.at, &first_x)?;
-        self.memory.write(spare.at, &first_spare)?;
-        self.memory.fill(output.at, output.len, self.poison)?;
-        let waited = self.waited();
-        let (mut called, wall) = self.ask(call)?;
-        let waited = self.waited().saturating_sub(waited);
-        called.pending_us += pending_us;
-        let (accuracy, rows) = (Accuracy::default(), vec![0.0; kept.len]);
-        let mut done = Done { output: vec![0.0; output.len], accuracy, called, wall, waited, kept: rows };
+        let pending_us = self.beforehand(&mut call)?;
+        let (rows, spare_rows) = changes.first_rows(content);
+        let handed = Handed { x, rows: &rows, spare, spare_rows: &spare_rows, output, poison: self.poison };
+        let mut done = self.timed(call, &handed)?;
+        done.called.pending_us += pending_us;
+        done.kept.resize(kept.len, 0.0);
         self.memory.read(kept.at, &mut done.kept)?;
         self.inspect(content, manner, [x, output, weights], before, &mut done)?;
         Ok(done)
     }
 
-    /// A handle is told of new weights in an exchange of its own: its update is not part of the time that a call is held to, and x is not there
-    /// yet to work ahead on. Returns what was pending, in us.
-    fn tell_weights(&mut self, call: &mut Call) -> Result<f64, Failure> {
-        if self.api != Api::Prepared || !std::mem::take(&mut call.weights_changed) {
+    /// The exchange itself. On a CPU the grader's clock runs from before x is there until the output was read: how long the grader takes to get from one to the
+    /// other is in the candidate's hands, by threads that are in its way or that are looked at one by one.
+    fn timed(&mut self, call: Call, handed: &Handed<'_>) -> Result<Done, Failure> {
+        let idle_us = self.idle_us(call.seq);
+        let waited = self.waited();
+        let mut back = exchange(&mut self.session, &mut *self.memory, call, handed, self.timeout)?;
+        let waited = self.waited().saturating_sub(waited);
+        if self.device == Device::Cpu {
+            // Nothing here can tell.
+            (back.called.device_us, back.called.stamps_us) = (None, None);
+        }
+        Ok(Done {
+            output: back.output,
+            accuracy: Accuracy::default(),
+            called: back.called,
+            wall: if self.device == Device::Cpu { back.all } else { back.asked },
+            idle_us,
+            waited,
+            kept: Vec::new(),
+        })
+    }
+
+    /// What is no part of the time that a call is held to, in an exchange of its own, in which x is not there yet to work ahead on: a handle's update with new
+    /// weights, and on a CPU, where the grader's clock cannot tell them from the call, flushing the caches. Returns what was pending, in us.
+    fn beforehand(&mut self, call: &mut Call) -> Result<f64, Failure> {
+        let weights_changed = self.api == Api::Prepared && std::mem::take(&mut call.weights_changed);
+        let flush = self.device == Device::Cpu && std::mem::take(&mut call.flush);
+        if !weights_changed && !flush {
             return Ok(0.0);
         }
-        let (weights_changed, patches, beside) = (true, Vec::new(), (0, 0));
-        let nothing = Call {
-            weights_changed,
-            snapshot: None,
-            flush: false,
-            spin_us: 0,
-            repeat: 0,
-            patches,
-            beside,
-            ..call.clone()
-        };
-        Ok(self.ask(nothing)?.0.pending_us)
+        let (patches, beside) = (Vec::new(), (0, 0));
+        let nothing =
+            Call { weights_changed, snapshot: None, flush, spin_us: 0, repeat: 0, patches, beside, ..call.clone() };
+        let (reply, _) = self.session.ask(&Request::Call(nothing), self.timeout)?;
+        Ok(called(reply)?.pending_us)
     }
 
     fn waited(&self) -> Duration {
         if self.device == Device::Cpu { self.session.kept_waiting() } else { Duration::ZERO }
-    }
-
-    fn ask(&mut self, call: Call) -> Result<(Called, Duration), Failure> {
-        match self.session.ask(&Request::Call(call), self.timeout)? {
-            (Reply::Called(called), wall) => Ok((called, wall)),
-            _ => Err(out_of_step()),
-        }
     }
 
     fn place_weights(&mut self, content: &Content, stream: Stream) -> Result<(Place, bool), Failure> {
@@ -294,6 +320,10 @@ impl Rig {
     pub fn said(&self) -> String {
         self.session.said()
     }
+}
+
+fn called(reply: Reply) -> Result<Called, Failure> {
+    if let Reply::Called(called) = reply { Ok(called) } else { Err(out_of_step()) }
 }
 
 fn out_of_step() -> Failure {

@@ -154,6 +154,7 @@ mod tests {
             accuracy: Default::default(),
             called: Default::default(),
             wall: Default::default(),
+            idle_us: None,
             waited: Default::default(),
             kept,
         };

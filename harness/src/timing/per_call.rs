@@ -57,8 +57,7 @@ pub fn measure(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize) -> Result<(), F
                 let mut samples = sample(grade, rig, &bases, kind, spin, seq)?;
                 // On a GPU the runs of calls tell more: an exchange is long beside a call, and varies.
                 let mut chances = CHANCES;
-                while let Some(disagree) = clocks::same_time(&samples, overhead, cache == "cold").err().filter(|_| !gpu)
-                {
+                while let Some(disagree) = clocks::same_time(&samples, overhead).err().filter(|_| !gpu) {
                     // A machine that was busy for a moment gets another chance; a clock that lies fails that too.
                     chances -= 1;
                     if chances == 0 {
@@ -122,7 +121,7 @@ fn us(time: Duration) -> f64 {
 }
 
 fn call_us(done: &Done) -> f64 {
-    done.called.device_us.unwrap_or(done.called.wall_us)
+    done.called.device_us.unwrap_or_else(|| done.us())
 }
 
 /// Long enough to enqueue a call behind, as a rule.
@@ -211,7 +210,7 @@ fn keep(grade: &Grade<'_>, samples: &mut Samples, done: &Done, device: bool) {
         std::thread::sleep(Duration::from_millis(50));
         return;
     }
-    samples.us.push(if device { done.called.device_us.unwrap_or(f64::NAN) } else { done.called.wall_us });
+    samples.us.push(if device { done.called.device_us.unwrap_or(f64::NAN) } else { done.us() });
     samples.clocks.push(clock);
     samples.stamps.extend(done.called.stamps_us);
     samples.claimed.push(done.called.wall_us);

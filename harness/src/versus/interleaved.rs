@@ -139,7 +139,7 @@ impl<'a, 'b> Contest<'a, 'b> {
                 None => {
                     let done = self.rigs[k].call(&content, &Manner::CAREFUL)?;
                     content.judge(&done.accuracy)?;
-                    Some(done.called.wall_us)
+                    Some(done.us())
                 }
             };
         }
