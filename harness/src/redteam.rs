@@ -120,7 +120,7 @@ fn plan(device: Device) -> Plan {
         max_case: 520,
         fresh: true,
         fixed: true,
-        cold: false,
+        cold: device == Device::Cpu,
         singles: true,
         traps: true,
         processes: 3,
