@@ -7,6 +7,7 @@ use crate::floor;
 use crate::grade::Grade;
 use crate::protocol::Api;
 use crate::reason::{Failure, Reason};
+use crate::report::Speed;
 use crate::rig::{Done, Manner, Rig};
 use crate::stats::{self, median, quantile, sorted};
 
@@ -38,6 +39,9 @@ const STAMP_US: f64 = 8.0;
 const SKIPPED: f64 = 0.4;
 /// Nor is a single call faster than a call of a run by more than this.
 const LEAKED: f64 = 0.7;
+/// Single calls behind a flush in less than this share of the time of hot ones: 0.999 is the least of 108 lengths in the records of an H200 and an H100, where
+/// the hot ones are back to back.
+const COLD_SHARE: f64 = 0.9;
 /// What an event pair around a single call may cost more than a call of a run, in us.
 const SINGLE_US: f64 = 15.0;
 /// Until everything has finished it may take so many times as long as between the events, and so many us more.
@@ -157,6 +161,14 @@ pub fn same_as_stamps(samples: &Samples) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Nothing gets faster by a flush. The grader's clock, which is all that counts on a CPU, cannot tell single calls on a GPU.
+fn flush_costs(cold: f64, hot: f64) -> Result<(), Failure> {
+    if hot.is_finite() && cold < COLD_SHARE * hot {
+        inconsistent(format!("{cold:.2} us for a call behind a flush of the caches, {hot:.2} us for one without"))?;
+    }
+    Ok(())
+}
+
 fn inconsistent(message: String) -> Result<(), Failure> {
     Err(Failure::new(Reason::TimingInconsistent, message))
 }
@@ -185,6 +197,13 @@ pub fn agree(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize) -> Result<(), Fai
             inconsistent(format!(
                 "{fastest:.1} us for a single call, {chained:.1} us for one of many: work leaks out of its events"
             ))?;
+        }
+        for cold in grade.report.speed.iter().filter(|s| s.seq == seq && s.clock == "device" && s.cache == "cold") {
+            let same = |s: &Speed| {
+                s.clock == "device" && s.method == cold.method && s.cache == "hot" && s.weights == cold.weights
+            };
+            let hot = grade.median(seq, same).unwrap_or(f64::INFINITY).min(chained);
+            flush_costs(cold.summary.median, hot)?;
         }
         if chained < SKIPPED * device - SINGLE_US {
             let message = format!(
@@ -289,6 +308,13 @@ mod tests {
         assert_eq!(held_up([12_000.0, 16_000.0, 3800.0], best), Some(Reason::TooNoisy));
         // By an eighth, however long threads waited in most calls
         assert_eq!(held_up([14_000.0, 16_000.0, 3800.0], [14_000.0, 16_000.0, 0.0]), Some(Reason::TimingInconsistent));
+    }
+
+    #[test]
+    fn no_call_is_faster_behind_a_flush() {
+        assert!(flush_costs(9.9, 10.0).is_ok() && flush_costs(30.0, 10.0).is_ok());
+        assert!(flush_costs(8.9, 10.0).is_err());
+        assert!(flush_costs(8.9, f64::INFINITY).is_ok(), "no hot calls were timed");
     }
 
     /// Runs of several processes, a call of which takes so many us; the last ones are the long ones.
