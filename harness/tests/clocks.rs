@@ -1,0 +1,40 @@
+//! Whose clock it is that times are by: candidates that are right and look fast gain nothing.
+
+mod common;
+
+use std::path::Path;
+
+use common::{candidate, folder, graded};
+use serde_json::Value;
+
+/// A report on these libraries at 64 tokens, with the weights unchanged: some need that to work ahead.
+fn report(libraries: &[&str], folder: &Path) -> Value {
+    let file = folder.join("report.json");
+    let options = ["--device", "cpu", "--seq", "64", "--weights", "fixed", "--quick", "--suite", "official", "--json"];
+    let (code, said) = graded(&[libraries, &options, &[file.to_str().expect("a path in UTF-8")]].concat());
+    assert!(code == 0, "{said}");
+    serde_json::from_str(&std::fs::read_to_string(file).expect("a report")).expect("JSON")
+}
+
+/// The fastest single call of a candidate, in us.
+fn fastest(candidate: &Value) -> f64 {
+    let speed = candidate["speed"].as_array().expect("times").iter();
+    let samples = speed.flat_map(|s| s["samples"].as_array().expect("samples"));
+    samples.filter_map(Value::as_f64).fold(f64::INFINITY, f64::min)
+}
+
+/// Both in one test, because two graders at once would disturb each other.
+#[test]
+fn times_are_by_the_graders_clock() {
+    let folder = folder("clocks");
+    let of = |name: &str| candidate(name, &folder);
+    let compared = report(&[&of("honest_plain"), &of("slow_clock_when_compared")], &folder);
+    // A third is what its own clock shows.
+    let ratio = compared["comparisons"][0]["ratio"].as_f64().expect("a ratio");
+    assert!(ratio > 0.6, "{ratio}");
+
+    let ahead = fastest(&report(&[&of("ahead_of_the_clock")], &folder)["candidates"][0]);
+    let honest = fastest(&compared["candidates"][0]);
+    // Three tenths is what it takes where the clock starts behind the writing of x.
+    assert!(ahead > 0.6 * honest, "{ahead} us, {honest} us honestly");
+}
