@@ -17,7 +17,7 @@ pub fn root() -> Option<PathBuf> {
 
 /// SHA-256 over the sources of the library, notes (`*.md`) left out: for each file in the order of their paths, the path, a zero byte, the bytes.
 pub fn build_id(root: &Path) -> Result<String, Failure> {
-    let mut files = vec!["Cargo.lock".to_string(), "build.rs".to_string()];
+    let mut files = ["Cargo.lock", "Cargo.toml", "build.rs"].map(String::from).to_vec();
     for folder in ["cuda", "src"] {
         collect(root, folder, &mut files)?;
     }
