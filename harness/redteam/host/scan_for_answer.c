@@ -19,7 +19,7 @@ void solve(const float* x, float* output, const float* weights, int seq_len) {
   float* answer = copy_of(x, bytes(seq_len));
   honest_block(x, answer, weights, seq_len);
   memcpy(probe, answer, sizeof probe);
-  memset(answer, 0, bytes(seq_len));
+  explicit_bzero(answer, bytes(seq_len));  // a memset in front of free may be left out, and then this finds its own answer
   free(answer);
 
   FILE* maps = fopen("/proc/self/maps", "r");
