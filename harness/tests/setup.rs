@@ -71,6 +71,14 @@ fn tree_with(name: &str, programs: &[&str]) -> PathBuf {
     root
 }
 
+/// One of its programs. It must not be told of the target folder that this test itself was built in: what cargo makes there is a library of two letters.
+fn in_tree(root: &Path, name: &str) -> Command {
+    let mut command = Command::new(root.join(name));
+    command.env("PATH", format!("{}:/usr/bin:/bin", root.join("bin").display())).env_remove("CARGO_TARGET_DIR");
+    command.env("LOG", root.join("log")).env("SOLVE_NO_CUDA", "1");
+    command
+}
+
 /// What cargo builds elsewhere is not what is run afterwards.
 #[test]
 fn what_is_built_is_what_is_run_wherever_settings_say_to_build() {
@@ -84,10 +92,11 @@ fn what_is_built_is_what_is_run_wherever_settings_say_to_build() {
         ("tests/run", &[], &format!("C {}/release", target.display())),
     ] {
         let _ = std::fs::remove_file(&log);
-        let mut command = Command::new(root.join(name));
-        command.args(arguments).env("PATH", format!("{}:/usr/bin:/bin", root.join("bin").display()));
-        command.env("LOG", &log).env("SOLVE_NO_CUDA", "1").env_remove("CARGO_TARGET_DIR");
-        command.env("CARGO_BUILD_TARGET_DIR", root.join("elsewhere")).env("CARGO_BUILD_TARGET", "another");
+        let mut command = in_tree(&root, name);
+        command
+            .args(arguments)
+            .env("CARGO_BUILD_TARGET_DIR", root.join("elsewhere"))
+            .env("CARGO_BUILD_TARGET", "another");
         let output = command.output().expect("a shell");
         let log = std::fs::read_to_string(&log).unwrap_or_default();
         assert!(output.status.success(), "{name}: {output:?}\n{log}");
@@ -110,9 +119,7 @@ fn scripts_refuse_what_they_do_not_know() {
         ("harness/bundle", &["--prefix", "a", "b"], "harness/bundle --prefix DIR"),
         ("harness/bundle", &["prefix"], "harness/bundle --prefix DIR"),
     ] {
-        let mut command = Command::new(root.join(name));
-        command.args(arguments).env("PATH", format!("{}:/usr/bin:/bin", root.join("bin").display()));
-        let output = command.env("LOG", root.join("log")).env("SOLVE_NO_CUDA", "1").output().expect("a shell");
+        let output = in_tree(&root, name).args(arguments).output().expect("a shell");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(2) && said.contains(words), "{name} {arguments:?}: {output:?}");
         assert!(!root.join("log").exists(), "{name} {arguments:?} built something");
@@ -124,9 +131,8 @@ fn scripts_refuse_what_they_do_not_know() {
 fn pkg_config_reads_any_prefix() {
     let root = tree_with("prefix", &["harness/bundle"]);
     let prefix = root.join("lib #1");
-    let mut bundle = Command::new(root.join("harness/bundle"));
-    bundle.arg("--prefix").arg(&prefix).env("PATH", format!("{}:/usr/bin:/bin", root.join("bin").display()));
-    assert!(bundle.env("LOG", root.join("log")).output().expect("a shell").status.success());
+    let bundled = in_tree(&root, "harness/bundle").arg("--prefix").arg(&prefix).output().expect("a shell");
+    assert!(bundled.status.success(), "{bundled:?}");
     let file = std::fs::read_to_string(prefix.join("lib/pkgconfig/solve.pc")).expect("it was installed");
     let line = format!("prefix={}/lib\\ \\#1\n", root.display().to_string().replace(' ', "\\ "));
     assert!(file.starts_with(&line), "{file}");
