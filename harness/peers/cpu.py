@@ -33,11 +33,12 @@ def main():
     library = ctypes.CDLL(os.path.abspath(args.library))
     library.solve.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int]
     library.solve.restype = None
+    library.solve_last_error.restype = ctypes.c_char_p
     clock = time.process_time if args.threads == 1 else time.perf_counter
     rows = []
     print(f"{'seq':>6} {'solve ms':>10} {'median':>8} {'products ms':>12} {'median':>8} {'ratio':>6} {'of medians':>11}")
     for seq in args.seq:
-        ours, numpys = compare(numpy, library.solve, seq, args.rounds, clock)
+        ours, numpys = compare(numpy, library, seq, args.rounds, clock)
         row = {
             "seq": seq,
             "solve_ms": {"min": min(ours), "median": statistics.median(ours)},
@@ -57,17 +58,19 @@ def main():
         write_json(args.json, {"numpy": numpy.__version__, "cpus": args.threads or os.cpu_count(), "rows": rows})
 
 
-def compare(numpy, solve, seq, rounds, clock):
+def compare(numpy, library, seq, rounds, clock):
     """Milliseconds of every round: of solve(), and of the bare products."""
     random = numpy.random.default_rng(seq)
     draw = lambda *shape: random.standard_normal(shape, dtype=numpy.float32)
-    x, weights, output = draw(seq, D), draw(WEIGHTS_LEN) * numpy.float32(0.02), numpy.empty((seq, D), numpy.float32)
+    x, weights, output = draw(seq, D), draw(WEIGHTS_LEN) * numpy.float32(0.02), numpy.full((seq, D), numpy.nan, numpy.float32)
     products = make_products(numpy, draw, seq)
     pointers = [a.ctypes.data for a in (x, output, weights)]
     ours, numpys = [], []
     for _ in range(rounds):
-        ours += time_calls(clock, lambda: solve(*pointers, seq))
+        ours += time_calls(clock, lambda: library.solve(*pointers, seq))
         numpys += time_calls(clock, products)
+    if library.solve_last_status():
+        raise RuntimeError(library.solve_last_error().decode())
     assert numpy.isfinite(output).all()
     return ours, numpys
 
