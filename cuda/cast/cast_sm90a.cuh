@@ -83,7 +83,8 @@ __device__ __forceinline__ float4 load_once_4(const float* p, uint64_t policy) {
 }
 __device__ __forceinline__ float4 load_unaligned_4(const float* p) { return make_float4(__ldg(p), __ldg(p + 1), __ldg(p + 2), __ldg(p + 3)); }
 
-// Beside the product of QKV itself: its blocks count themselves when they have read their part of W_qkv
+// Beside the product of QKV itself: its blocks count themselves when they have read their part of W_qkv. They are lower blocks of the grid than those that
+// wait here: that they start first is what hardware does, and CUDA does not say.
 __device__ __forceinline__ void wait_for_readers(const unsigned* alarms, unsigned readers) {
   pdl_wait();  // the first kernel has set the count to zero
   for (uint32_t tries = 0; load_acquire(alarms + ALARMS_QKV_READ) < readers; tries++)
@@ -120,7 +121,7 @@ __device__ __forceinline__ void cast_role(const CastArgs& args, uint32_t memory,
       watch.gather(own);
     }
     watch.report(args.alarms);
-    if (READERS > 0) __threadfence();  // the next kernel starts when all have ended
+    if (READERS > 0) __threadfence(), fence_async_global();  // the next kernel starts when all have ended
     return;
   }
   if (threadIdx.x == CONVERTERS) {
@@ -156,6 +157,7 @@ __device__ __forceinline__ void cast_role(const CastArgs& args, uint32_t memory,
   bool told = READERS == 0, room = READERS == 0;
   const auto tell = [&] {
     __threadfence();
+    fence_async_global();  // the copy engine reads it
     named_barrier_arrive(ATTN_CAST_BARRIER, CONVERTERS);
     told = true;
   };

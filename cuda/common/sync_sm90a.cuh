@@ -63,7 +63,7 @@ __device__ __forceinline__ void registers_decrease() {
 /* 9.7.13.13 griddepcontrol (programmatic dependent launch). A kernel lets its successor start early with pdl_launch(), which publishes nothing;
    the successor's pdl_wait() returns when every earlier grid of the chain has ended and its writes are visible. Every kernel of a chain waits,
    and touches nothing that another kernel of it writes or still reads before it has; but what a kernel before its predecessor wrote is there already
-   where that one called pdl_launch() behind its own wait. */
+   where that one called pdl_launch() behind its own wait: its writes have reached L2. That is what hardware does; the ISA promises it to who waits. */
 __device__ __forceinline__ void pdl_launch() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 __device__ __forceinline__ void pdl_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 

@@ -215,7 +215,11 @@ struct LongConsumer {
      `own`: which of the `parts` this is. */
   __device__ __forceinline__ bool meet_parts(const LongParts& memory, int first, int own, int parts, int warp, int lane) {
     unsigned* const counter = memory.counters(first) + warp;
-    const auto all_but = [&](unsigned there) { return __shfl_sync(~0u, there, 0) + 1 == static_cast<unsigned>(parts); };
+    const auto all_but = [&](unsigned there) {
+      const unsigned count = __shfl_sync(~0u, there, 0);
+      __syncwarp();  // what the first lane has acquired, all may read
+      return count + 1 == static_cast<unsigned>(parts);
+    };
     if (!all_but(lane == 0 ? load_acquire(counter) : 0)) {
       float4* const to = memory.at(first + own, own == 0, warp) + lane;
 #pragma unroll

@@ -214,6 +214,7 @@ struct AttentionProj {
     else
       fence_async_shared();
     cluster_wait();  // every block of the cluster has its barriers
+    __syncwarp();    // all lanes have laid down what one sends
     if (!stays && elect_one())
       cluster_copy(cluster_address(base + INCOMING + rank * PART + group * PIECE, warp), to, PIECE, cluster_address(received, warp));
   }

@@ -32,7 +32,7 @@ __device__ __forceinline__ void barrier_expect(uint64_t* bar, int bytes) {
 __device__ __forceinline__ void barrier_arrive(uint64_t* bar) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(bar)) : "memory");
 }
-// 9.7.13.15.16, mbarrier.try_wait. Bounded: a copy that never comes ends as an error.
+// 9.7.13.15.16, mbarrier.try_wait. Bounded: a copy that never comes ends as an error, after minutes, as pages of managed memory may be slow.
 __device__ __forceinline__ void barrier_wait(uint64_t* bar, uint32_t parity) {
   for (uint32_t tries = 0;; ++tries) {
     uint32_t done;
@@ -41,7 +41,7 @@ __device__ __forceinline__ void barrier_wait(uint64_t* bar, uint32_t parity) {
                  : "r"(shared_address(bar)), "r"(parity)
                  : "memory");
     if (done) return;
-    if (tries > (1u << 22)) __trap();
+    if (tries > 1000000000u) __trap();
   }
 }
 // 9.7.13.4, fence.proxy.async: what this thread did to shared memory comes before later copies into it
