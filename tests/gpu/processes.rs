@@ -100,7 +100,8 @@ fn chosen_precision_here() {
     println!("{bits:x}");
 }
 
-/// A block has the GPU to itself as far as the library knows, and somebody else's grids that start all at once or not at all wait for theirs meanwhile.
+/// A block has the GPU to itself as far as the library knows, and somebody else's grids that start all at once or not at all wait for theirs meanwhile, of the
+/// usual priority and of the highest.
 pub fn cooperative_grids_beside() {
     run("cooperative_grids_beside", &[]);
 }
@@ -123,9 +124,11 @@ again:
     ret;
 }\0";
 
+/// Of a handle, and of the kernel beside it.
+const CALLS: usize = 2000;
+const AT_A_TIME: usize = 50;
+
 fn cooperative_grids_beside_here() {
-    const CALLS: usize = 2000;
-    const AT_A_TIME: usize = 50;
     let device = Driver::get().and_then(|driver| driver.device(0)).expect("a device");
     let (function, mut room) = (kernel(OCCUPY, c"occupy"), 0);
     // SAFETY: the kernel above.
@@ -143,36 +146,39 @@ fn cooperative_grids_beside_here() {
         let block = Block::create(weights.address(), &changed).expect("create");
         let host_x = Random::new(54).uniforms(rows * D);
         let (x, output) = (Memory::of(&host_x), Memory::poisoned(rows * D));
-        let (own, others) = (OwnStream::new(), OwnStream::new());
+        let own = OwnStream::new();
         block.forward(&x, &output, 1, rows, own.0).expect("forward alone");
         let wanted = output.read();
         check_block(&wanted, &reference(&host_x, &host_weights, 1, rows, false), "alone");
-        thread::scope(|scope| {
-            let (others, sms) = (others.0.expose_provenance(), device.sms as u32);
-            scope.spawn(move || {
-                enter(0);
-                let function = ptr::with_exposed_provenance_mut(occupy);
-                let stream = ptr::with_exposed_provenance_mut(others);
+        for others in [OwnStream::new(), OwnStream::foremost()] {
+            thread::scope(|scope| {
+                let (others, sms) = (others.0.expose_provenance(), device.sms as u32);
+                scope.spawn(move || launch_cooperatively(occupy, [sms, room as u32], others));
                 for call in 1..=CALLS {
-                    // SAFETY: the kernel takes no parameters.
-                    unsafe {
-                        let none = ptr::null_mut();
-                        ok(sys::cuLaunchCooperativeKernel(function, sms, 1, 1, 32, 1, 1, room as u32, stream, none));
-                        if call % AT_A_TIME == 0 {
-                            ok(sys::cuStreamSynchronize(stream));
-                        }
+                    block.forward(&x, &output, 1, rows, own.0).expect("forward beside others");
+                    if call % AT_A_TIME == 0 {
+                        // SAFETY: a live stream.
+                        unsafe { ok(sys::cuStreamSynchronize(own.0)) };
                     }
                 }
             });
-            for call in 1..=CALLS {
-                block.forward(&x, &output, 1, rows, own.0).expect("forward beside others");
-                if call % AT_A_TIME == 0 {
-                    // SAFETY: a live stream.
-                    unsafe { ok(sys::cuStreamSynchronize(own.0)) };
-                }
+            assert!(output.read() == wanted, "{rows} rows in {precision:?}");
+        }
+    }
+}
+
+/// A kernel without parameters, by its address, on a stream, over and over.
+fn launch_cooperatively(kernel: usize, [blocks, room]: [u32; 2], stream: usize) {
+    enter(0);
+    let (kernel, stream) = (ptr::with_exposed_provenance_mut(kernel), ptr::with_exposed_provenance_mut(stream));
+    for call in 1..=CALLS {
+        // SAFETY: a kernel and a stream that live.
+        unsafe {
+            ok(sys::cuLaunchCooperativeKernel(kernel, blocks, 1, 1, 32, 1, 1, room, stream, ptr::null_mut()));
+            if call % AT_A_TIME == 0 {
+                ok(sys::cuStreamSynchronize(stream));
             }
-        });
-        assert!(output.read() == wanted, "{rows} rows in {precision:?}");
+        }
     }
 }
 

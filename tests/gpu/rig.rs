@@ -240,6 +240,18 @@ impl OwnStream {
         Self::with(sys::CUstream_flags_enum::CU_STREAM_DEFAULT)
     }
 
+    /// As [`OwnStream::new`], of the highest priority.
+    pub fn foremost() -> Self {
+        let (mut stream, mut greatest) = (ptr::null_mut(), 0);
+        let flags = sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: writes one int and one pointer.
+        unsafe {
+            ok(sys::cuCtxGetStreamPriorityRange(ptr::null_mut(), &mut greatest));
+            ok(sys::cuStreamCreateWithPriority(&mut stream, flags, greatest));
+        }
+        Self(stream)
+    }
+
     fn with(flags: sys::CUstream_flags_enum) -> Self {
         let mut stream = ptr::null_mut();
         // SAFETY: writes one pointer.
