@@ -1,10 +1,13 @@
 //! The CUDA driver of this process: is there one, is it new enough, which GPUs does it have, and its errors in words.
 
 use std::ffi::CStr;
+use std::fs::File;
+use std::mem::ManuallyDrop;
 use std::ptr;
-use std::sync::{OnceLock, PoisonError, RwLock};
+use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 
 use cudarc::driver::sys;
+use libloading::Library;
 
 use super::arch::Arch;
 use super::device::Device;
@@ -27,19 +30,40 @@ impl Driver {
     /// The driver, or why it cannot be used. [`Error::NoDevice`] means that there is no GPU to speak of; anything else is a broken one.
     pub fn get() -> Result<&'static Self, Error> {
         static DRIVER: OnceLock<Result<Driver, Error>> = OnceLock::new();
-        DRIVER.get_or_init(Self::open).as_ref().map_err(Clone::clone)
+        static OPENING: Mutex<()> = Mutex::new(());
+        let kept = || DRIVER.get().map(|driver| driver.as_ref().map_err(Clone::clone));
+        if let Some(driver) = kept() {
+            return driver;
+        }
+        let _opening = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(driver) = kept() {
+            return driver;
+        }
+        match Self::open() {
+            // It may pass: the next call asks again.
+            Err(error) if !matches!(error, Error::NoDevice(_) | Error::Unsupported(_)) => Err(error),
+            opened => DRIVER.get_or_init(|| opened).as_ref().map_err(Clone::clone),
+        }
     }
 
     fn open() -> Result<Self, Error> {
         if IMAGES.is_empty() {
             return Err(Error::NoDevice("this build has no GPU code".into()));
         }
+        check_descriptors()?;
+        // Before cudarc takes the first libcuda.so of the path, which may be the toolkit's stub, for whoever in this process asks for the driver by the name that
+        // NVIDIA's own libraries use. SAFETY: what a driver does when it is loaded. It stays.
+        let driver = unsafe { Library::new("libcuda.so.1") }.map(ManuallyDrop::new).ok();
         // SAFETY: only asks the loader.
         if !unsafe { sys::is_culib_present() } {
             return Err(Error::NoDevice("no NVIDIA driver (libcuda.so) was found".into()));
         }
         // Before its version is asked for: a driver that sees no GPU is no error, however old it is. SAFETY: no arguments to get wrong.
         match unsafe { sys::cuInit(0) } {
+            sys::CUresult::CUDA_ERROR_STUB_LIBRARY if driver.as_deref().is_some_and(starts) => {
+                let text = "libcuda.so is the CUDA toolkit's stub, and hides the driver: take its folder out of LD_LIBRARY_PATH";
+                return Err(Error::Unsupported(text.into()));
+            }
             sys::CUresult::CUDA_ERROR_NO_DEVICE | sys::CUresult::CUDA_ERROR_STUB_LIBRARY => {
                 return Err(Error::NoDevice("the NVIDIA driver sees no GPU".into()));
             }
@@ -103,6 +127,28 @@ impl Driver {
     #[must_use]
     pub fn count(&self) -> usize {
         self.devices.len()
+    }
+}
+
+/// The loader finds no driver, although there is one, where the process has no file descriptor left.
+fn check_descriptors() -> Result<(), Error> {
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    match File::open("/") {
+        Err(error) if matches!(error.raw_os_error(), Some(ENFILE | EMFILE)) => {
+            Err(Error::Exhausted { what: "a file descriptor for the NVIDIA driver", why: error.to_string() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether this is a driver that works.
+fn starts(driver: &Library) -> bool {
+    // SAFETY: the type that cuInit has in every driver; it takes flags, of which there are none.
+    unsafe {
+        driver
+            .get::<unsafe extern "C" fn(u32) -> sys::CUresult>(c"cuInit")
+            .is_ok_and(|init| init(0) == sys::CUresult::CUDA_SUCCESS)
     }
 }
 
