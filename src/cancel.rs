@@ -1,11 +1,12 @@
-//! pthread_cancel of a thread that is in a call: it would unwind through frames of Rust, which ends the process. The thread ends once the call is over.
+//! pthread_cancel of a thread that is in a call: it would unwind through frames of Rust that have something to drop, which ends the process. The thread ends
+//! once the call is over; where it may be cancelled at any time, right here, behind it: hence the ABI that may unwind, here and of what calls this.
 
 use core::ffi::c_int;
 
 /// As in the headers of glibc and of musl.
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
-unsafe extern "C" {
+unsafe extern "C-unwind" {
     fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
 }
 

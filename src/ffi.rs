@@ -48,7 +48,7 @@ pub struct SolveOptions {
 /// # Safety
 /// Device pointers stay valid until the enqueued work is done; nobody else writes the buffers meanwhile.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn solve(x: *const f32, output: *mut f32, weights: *const f32, seq_len: c_int) {
+pub unsafe extern "C-unwind" fn solve(x: *const f32, output: *mut f32, weights: *const f32, seq_len: c_int) {
     guard(|| backend::solve(x.addr(), output.addr(), weights.addr(), seq_len));
 }
 
@@ -111,7 +111,7 @@ pub extern "C" fn solve_build_id() -> *const c_char {
 /// # Safety
 /// options is null or points to a solve_options; block points to where the handle is to be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn solve_block_create(
+pub unsafe extern "C-unwind" fn solve_block_create(
     weights: *const f32,
     options: *const SolveOptions,
     block: *mut *mut SolveBlock,
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn solve_block_create(
 /// # Safety
 /// As for solve; stream is a live stream of the block's device.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn solve_block_forward(
+pub unsafe extern "C-unwind" fn solve_block_forward(
     block: *mut SolveBlock,
     x: *const f32,
     output: *mut f32,
@@ -175,7 +175,7 @@ pub unsafe extern "C" fn solve_block_forward(
 /// # Safety
 /// As for solve_block_forward.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn solve_block_update(
+pub unsafe extern "C-unwind" fn solve_block_update(
     block: *mut SolveBlock,
     weights: *const f32,
     stream: *mut c_void,
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn solve_block_update(
 /// # Safety
 /// None: a handle that does not exist is an error.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn solve_block_destroy(block: *mut SolveBlock) -> SolveStatus {
+pub unsafe extern "C-unwind" fn solve_block_destroy(block: *mut SolveBlock) -> SolveStatus {
     guard(|| if block.is_null() { Ok(()) } else { registry::remove(block.addr()) })
 }
 

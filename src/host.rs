@@ -74,11 +74,12 @@ pub fn check<const N: usize>(spans: [(&Span, &'static str); N]) -> Result<(), Er
 
 /// The kernel's list, or none where there is no /proc or a sandbox hides it: then nothing can be checked.
 fn mappings() -> Result<Option<File>, Error> {
-    match File::open("/proc/self/maps") {
+    // Not /proc/self: that is the process's first thread, whose list is empty once it has left (pthread_exit in main).
+    match File::open("/proc/thread-self/maps") {
         Ok(maps) => Ok(Some(maps)),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => Ok(None),
         // There is no file descriptor left for it, for instance.
-        Err(error) => Err(Error::Exhausted { what: "/proc/self/maps", why: error.to_string() }),
+        Err(error) => Err(Error::Exhausted { what: "/proc/thread-self/maps", why: error.to_string() }),
     }
 }
 

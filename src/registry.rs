@@ -1,6 +1,6 @@
 //! Handles are numbers that are never reused, so that a destroyed or invented one is an error and not a crash.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::backend::Block;
@@ -10,7 +10,7 @@ use crate::error::Error;
 const FIRST: usize = 0x50_1bed_0001;
 
 struct Registry {
-    blocks: HashMap<usize, Arc<Entry>>,
+    blocks: BTreeMap<usize, Arc<Entry>>,
     next: usize,
 }
 
@@ -22,7 +22,7 @@ static REGISTRY: RwLock<Option<Registry>> = RwLock::new(None);
 /// Keeps the block and names it.
 pub fn insert(block: Block) -> usize {
     let mut guard = REGISTRY.write().unwrap_or_else(PoisonError::into_inner);
-    let registry = guard.get_or_insert_with(|| Registry { blocks: HashMap::new(), next: FIRST });
+    let registry = guard.get_or_insert_with(|| Registry { blocks: BTreeMap::new(), next: FIRST });
     let handle = registry.next;
     registry.next += 2;
     registry.blocks.insert(handle, Arc::new(RwLock::new(Some(block))));

@@ -23,6 +23,7 @@ use common::{Random, check_block, reference, run, weights};
 const TASK: &str = "SOLVE_TEST_TASK";
 const SOLVE: &str = "solve";
 const NO_FILES: &str = "solve without a file descriptor to be had";
+const COUNT: &str = "solve, and count the threads of the process";
 
 fn main() -> std::process::ExitCode {
     // Before the driver is looked for: it then sees no GPU, where there is one.
@@ -38,6 +39,9 @@ fn main() -> std::process::ExitCode {
             assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &none) }, 0);
         }
         println!("{:?}", raw_solve(at, at, weights.as_ptr().addr(), 1));
+        if task == COUNT {
+            println!("{}", std::fs::read_dir("/proc/self/task").expect("the kernel's list").count());
+        }
         return std::process::ExitCode::SUCCESS;
     }
     let tests: [(&str, fn()); 11] = [
@@ -140,16 +144,22 @@ fn knobs() {
         assert_eq!(child("RAYON_NUM_THREADS", count).trim(), "Ok(())", "{count} threads");
     }
     assert!(!child("RAYON_NUM_THREADS", "1024").contains("expected"), "whether or not so many are to be had");
+    let of_rayon = child_of(COUNT, "RAYON_RS_NUM_CPUS", "37");
+    assert_eq!(of_rayon, child_of(COUNT, "RAYON_NUM_THREADS", "0"), "a variable that is none of ours");
     assert_eq!(child("RUST_MIN_STACK", "65536").trim(), "Ok(())", "threads with room for their tiles");
     for precision in ["fast", "exact", "auto"] {
         assert_eq!(child("SOLVE_PRECISION", precision).trim(), "Ok(())", "the CPU is exact");
     }
 }
 
-/// Nor is memory trusted that cannot be looked at.
+/// Nor is memory trusted that cannot be looked at, or a driver taken for missing that cannot be looked for.
 fn no_file_descriptor_is_an_error() {
+    let said = child_of(NO_FILES, "SOLVE_DEVICE", "cuda");
+    let looked =
+        said.contains("OutOfMemory") && said.contains("a file descriptor for the NVIDIA driver: Too many open files");
+    assert!(looked || said.contains("this build has no GPU code"), "{said}");
     let said = child_of(NO_FILES, "SOLVE_DEVICE", "cpu");
-    assert!(said.contains("OutOfMemory") && said.contains("/proc/self/maps: Too many open files"), "{said}");
+    assert!(said.contains("OutOfMemory") && said.contains("/proc/thread-self/maps: Too many open files"), "{said}");
 }
 
 /// Thousands of mappings, as a program with many threads or files has them, cost a call one look at their list.

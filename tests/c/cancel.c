@@ -1,14 +1,18 @@
-/* A thread that is cancelled before and during a call completes it, and ends at its next own point of cancellation. */
+/* A thread that is cancelled before and during a call completes it, and ends at its next own point of cancellation; one that may be cancelled at any time
+ * ends right behind the call. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "solve.h"
 
+enum { TOKENS = 64 };
+
 static float weights[SOLVE_WEIGHTS_LEN];
-static float x[SOLVE_D];
-static float output[SOLVE_D];
+static float x[TOKENS * SOLVE_D];
+static float output[TOKENS * SOLVE_D];
 static solve_status status = SOLVE_STATUS_PANIC;
 
 static void *run(void *argument) {
@@ -20,15 +24,35 @@ static void *run(void *argument) {
     return NULL;
 }
 
-int main(void) {
+static void *run_for_ever(void *argument) {
+    int before;
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &before);
+    while (argument == NULL) solve(x, output, weights, TOKENS);
+    return NULL;
+}
+
+static void is_cancelled(const char *which, void *(*body)(void *), int cancel_it) {
+    const struct timespec pause = {0, 50 * 1000 * 1000};
     pthread_t thread;
     void *outcome = NULL;
-    if (pthread_create(&thread, NULL, run, NULL) != 0 || pthread_join(thread, &outcome) != 0) {
-        return 2;
+    if (pthread_create(&thread, NULL, body, NULL) != 0) exit(2);
+    if (cancel_it) {
+        nanosleep(&pause, NULL);
+        pthread_cancel(thread);
     }
-    if (status != SOLVE_STATUS_OK || outcome != PTHREAD_CANCELED) {
-        printf("FAILED: %s, cancelled: %d\n", solve_status_string(status), outcome == PTHREAD_CANCELED);
+    if (pthread_join(thread, &outcome) != 0) exit(2);
+    if (outcome != PTHREAD_CANCELED) {
+        printf("FAILED: %s was not cancelled\n", which);
+        exit(1);
+    }
+}
+
+int main(void) {
+    is_cancelled("a thread in its first call", run, 0);
+    if (status != SOLVE_STATUS_OK) {
+        printf("FAILED: %s\n", solve_status_string(status));
         return 1;
     }
+    is_cancelled("a thread in one call after the other", run_for_ever, 1);
     return 0;
 }
