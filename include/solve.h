@@ -1,7 +1,7 @@
 /*
  * libsolve: one GPT-2-small transformer block behind one function.
  *
- * Generated from src/ffi.rs; edit there.
+ * Generated from src/ffi.rs; edit there. For C99, C++11 or newer.
  *
  *   h = LN1(x);  [Q|K|V] = h W_qkv + b_qkv;  head i = softmax(Q_i K_i^T / 8) V_i
  *   x1 = x + concat(heads) W_attn + b_attn;  output = x1 + gelu_tanh(LN2(x1) W_fc + b_fc) W_proj + b_proj
@@ -13,7 +13,8 @@
  *               enough, 16 is faster. output may be x itself; any other overlap of output with an input is SOLVE_STATUS_OVERLAP.
  * Ownership     The library keeps no pointer that it is given after the work that was asked for is done, and frees none but handles.
  * Threads       Every function may be called by any number of threads at once, on the same handle too. A thread that is cancelled
- *               (pthread_cancel) in a call ends after it.
+ *               (pthread_cancel) in a call ends after it. The first call must not be made while the loader holds its lock, as it does
+ *               for constructors of a library that dlopen brings in: it starts threads, which wait for that lock, and waits for them.
  * Context       The CUDA context current in the calling thread is the same after a call.
  * Errors        No function prints, aborts or throws; but where the host has not even a few kilobytes left, a call may end the
  *               process, as Rust programs do: its large buffers, and nothing else, are asked for in a way that may fail.
