@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use solve::cuda::block::Shape;
-use solve::cuda::exact_chain;
+use solve::cuda::exact::chain;
 use solve::cuda::hopper::plan::{Chip, DIRECT_ROWS, FEW_ROWS, Kernel, SHARED_ROWS, forward};
 use solve::precision::SolvePrecision;
 
@@ -42,7 +42,7 @@ fn files_that_documents_name_are_there() {
 #[test]
 fn the_guide_has_the_lengths_of_the_plans() {
     let guide = read("cuda/README.md");
-    let [chain, of_handle] = [false, true].map(exact_chain::rows);
+    let [chain, of_handle] = [false, true].map(chain::rows);
     // An H200
     let chip = Chip { sms: 132, clusters: [66, 30, 15], heads: [17, 15, 15] };
     let is_fused = |&rows: &usize| {

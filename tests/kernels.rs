@@ -4,8 +4,7 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use solve::cuda::arch::Arch;
-use solve::cuda::exact_chain;
-use solve::cuda::exact_long;
+use solve::cuda::exact::{chain, long};
 use solve::cuda::hopper;
 use solve::cuda::images::IMAGES;
 use solve::cuda::portable;
@@ -55,8 +54,8 @@ fn hopper_names() -> Vec<String> {
     all.into_iter()
         .map(hopper::kernels::symbol)
         .chain(["exact", "exact_few", "wake"].map(Into::into))
-        .chain(exact_chain::Kernel::all().map(exact_chain::Kernel::symbol))
-        .chain(exact_long::Kernel::all().map(exact_long::Kernel::symbol))
+        .chain(chain::Kernel::all().map(chain::Kernel::symbol))
+        .chain(long::Kernel::all().map(long::Kernel::symbol))
         .collect()
 }
 

@@ -7,10 +7,8 @@ use std::process::Command;
 
 use libtest_mimic::{Arguments, Completion, Trial};
 use solve::cuda::arch::Arch;
-use solve::cuda::exact;
-use solve::cuda::exact_chain;
-use solve::cuda::exact_long;
-use solve::cuda::exact_work::{self, Call};
+use solve::cuda::exact::work::{self, Call};
+use solve::cuda::exact::{self, chain, long};
 use solve::cuda::hopper::plan::{
     ATTENTION, ATTENTION_PROJ, Chip, DEALT_KEYS, Gemm, Launch, PART_BYTES, attention_forms, direct, product,
     qkv_attention, shared,
@@ -297,14 +295,14 @@ fn hopper_attention(nvcc: &Path) {
 /// What each product of the exact chain has for a block.
 fn exact_chain(nvcc: &Path) {
     let mut equal = vec![
-        ("NORM_THREADS".to_owned(), exact_chain::NORM.0 as usize),
-        ("NORM_THREADS / 32".to_owned(), exact_chain::NORM.1),
-        ("ChainAttention::THREADS".to_owned(), exact_chain::ATTENTION.0 as usize),
-        ("ChainAttention::ROWS".to_owned(), exact_chain::ATTENTION.1),
-        ("ChainAttention::SHARED_BYTES".to_owned(), exact_chain::ATTENTION.2 as usize),
+        ("NORM_THREADS".to_owned(), chain::NORM.0 as usize),
+        ("NORM_THREADS / 32".to_owned(), chain::NORM.1),
+        ("ChainAttention::THREADS".to_owned(), chain::ATTENTION.0 as usize),
+        ("ChainAttention::ROWS".to_owned(), chain::ATTENTION.1),
+        ("ChainAttention::SHARED_BYTES".to_owned(), chain::ATTENTION.2 as usize),
     ];
     for gemm in Gemm::ALL {
-        for tile in exact_chain::TILES[gemm as usize] {
+        for tile in chain::TILES[gemm as usize] {
             let (n, k) = (gemm.columns(), gemm.depth());
             let shape = format!("ChainShape<{n}, {k}, {}, {}, {}>", tile.warpgroups, tile.columns, tile.splits);
             equal.push((format!("{shape}::THREADS"), tile.threads() as usize));
@@ -318,20 +316,20 @@ fn exact_chain(nvcc: &Path) {
 /// The same of the chain for many rows, and what the host hands over to it.
 fn exact_long(nvcc: &Path) {
     let call = Call { sms: 132, fours: 30, rows: 512, seq_len: 512, causal: false, casts: true };
-    let (work, [_, qkv, attn, fc, all]) = (call.work(), exact_work::SLABS);
+    let (dealt, [_, qkv, attn, fc, all]) = (call.work(), work::SLABS);
     let equal = [
-        ("LONG_BEGIN_THREADS", exact_long::BEGIN_THREADS as usize),
-        ("LONG_NORM_THREADS", exact_long::NORM_THREADS as usize),
-        ("ROW_TILE", exact_long::ROW_TILE),
-        ("WIDEST", exact_long::WIDE),
+        ("LONG_BEGIN_THREADS", long::BEGIN_THREADS as usize),
+        ("LONG_NORM_THREADS", long::NORM_THREADS as usize),
+        ("ROW_TILE", long::ROW_TILE),
+        ("WIDEST", long::WIDE),
         ("SLABS_QKV", qkv),
         ("SLABS_ATTN", attn - qkv),
         ("SLABS_FC", fc - attn),
         ("SLABS_PROJ", all - fc),
-        ("LongParts::BLOCKS", exact_work::RUN_BLOCKS),
-        ("sizeof(LongTiles)", 8 * work.qkv.words().len()),
-        ("sizeof(LongRuns)", 8 * work.runs.words().len()),
-        ("sizeof(LongSlabs)", 8 * work.slabs[0].words().len()),
+        ("LongParts::BLOCKS", work::RUN_BLOCKS),
+        ("sizeof(LongTiles)", 8 * dealt.qkv.words().len()),
+        ("sizeof(LongRuns)", 8 * dealt.runs.words().len()),
+        ("sizeof(LongSlabs)", 8 * dealt.slabs[0].words().len()),
     ]
     .map(|(expression, value)| (expression.to_owned(), value));
     let headers = ["attention", "norm", "work"].map(|part| format!("#include \"exact/long_{part}_sm90a.cuh\"\n"));
@@ -353,7 +351,7 @@ fn exact_forms(nvcc: &Path) {
         ]
         .map(|(name, value)| (format!("{space}::{name}"), value));
         let prepared = (arch == Arch::Sm90a).then(|| (format!("{space}::EXACT_PREPARED"), form.prepared));
-        // What src/cuda/exact.rs writes into the arguments.
+        // What src/cuda/exact/mod.rs writes into the arguments.
         let arguments = [
             ("sizeof(ExactArgs)", 72),
             ("offsetof(ExactArgs, weights)", 16),

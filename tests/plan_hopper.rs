@@ -3,9 +3,8 @@
 use std::ops::Range;
 
 use solve::cuda::block::Shape;
-use solve::cuda::exact_chain;
-use solve::cuda::exact_long;
-use solve::cuda::exact_work::{self, Call, Tiles};
+use solve::cuda::exact::work::{self, Call, Tiles};
+use solve::cuda::exact::{chain, long};
 use solve::cuda::hopper::plan::{
     ATTENTION, ATTENTION_PROJ, CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, Chip, DIRECT_ROWS, Dealing, FEW, FEW_ROWS, FewWeights,
     Gemm, Kernel, Launch, SHARED_ROWS, attention_forms, dealing, direct, fc_watches, forward, prepare, product,
@@ -505,32 +504,32 @@ fn qkv_and_attention_are_one_kernel_where_its_clusters_fit() {
 fn exact_chains_cover_everything_once() {
     let room = |splits| [132, 66, 0, 30, 0, 0, 0, 15][splits - 1];
     for rows in 1..=600 {
-        let Some(kernels) = exact_chain::plan(rows) else {
-            assert!(rows > *exact_chain::rows(false).end(), "{rows} rows");
+        let Some(kernels) = chain::plan(rows) else {
+            assert!(rows > *chain::rows(false).end(), "{rows} rows");
             continue;
         };
         for kernel in kernels {
             let [x, y, _] = kernel.grid(rows).map(|blocks| blocks as usize);
-            let exact_chain::Kernel::Product(gemm, tile) = kernel else {
-                let (across, tile) = if kernel == exact_chain::Kernel::Attention { (12, 64) } else { (0, 2) };
+            let chain::Kernel::Product(gemm, tile) = kernel else {
+                let (across, tile) = if kernel == chain::Kernel::Attention { (12, 64) } else { (0, 2) };
                 assert_eq!((x, y), if across == 0 { (rows.div_ceil(tile), 1) } else { (across, rows.div_ceil(tile)) });
                 continue;
             };
-            let tile = exact_chain::TILES[gemm as usize][tile];
+            let tile = chain::TILES[gemm as usize][tile];
             assert_eq!(x, gemm.columns() / tile.columns * tile.splits, "{rows} rows, {gemm:?}");
             assert!(y * 64 * tile.warpgroups >= rows && tile.shared <= SHARED, "{rows} rows, {gemm:?}");
             assert!(x / tile.splits * y <= room(tile.splits), "{rows} rows, {gemm:?}: {x} x {y} blocks");
         }
     }
     for (prepared, last) in [(false, 256), (true, 128)] {
-        let first_and_last = [16, 17, last, last + 1].map(|rows| exact_chain::rows(prepared).contains(&rows));
+        let first_and_last = [16, 17, last, last + 1].map(|rows| chain::rows(prepared).contains(&rows));
         assert_eq!(first_and_last, [false, true, true, false], "prepared {prepared}");
     }
 }
 
 /// Calls of the chain for many rows on every number of SMs, in one sequence, in several that end within a tile, causal, and prepared.
 fn long_calls() -> impl Iterator<Item = (String, Call)> {
-    let lengths = SMS.into_iter().flat_map(|sms| (exact_long::FROM_ROWS..=6000).map(move |rows| (sms, rows)));
+    let lengths = SMS.into_iter().flat_map(|sms| (long::FROM_ROWS..=6000).map(move |rows| (sms, rows)));
     lengths.flat_map(|(sms, rows)| {
         [(rows, false, true), (rows, false, false), (rows, true, true), (100, false, true)].map(
             |(seq_len, causal, casts)| {
@@ -544,10 +543,10 @@ fn long_calls() -> impl Iterator<Item = (String, Call)> {
 /// The projections have all blocks of all tiles at once, or else go round in the largest tiles; and the chain names no kernel that is not loaded.
 #[test]
 fn long_exact_chains_have_all_their_tiles() {
-    use exact_long::{Kernel, WIDE};
-    let all: Vec<_> = exact_long::Kernel::all().collect();
+    use long::{Kernel, WIDE};
+    let all: Vec<_> = long::Kernel::all().collect();
     for (what, call) in long_calls() {
-        let plan = exact_long::plan(call, &call.work());
+        let plan = long::plan(call, &call.work());
         assert!(plan.iter().all(|kernel| all.contains(kernel)), "{what}");
         let [
             Kernel::Begin,
@@ -569,10 +568,7 @@ fn long_exact_chains_have_all_their_tiles() {
             assert!(blocks <= call.sms && (cut.splits < 4 || blocks <= 4 * call.fours), "{what}: {cut:?}");
             assert!(blocks == tiles * cut.splits || (cut.columns == WIDE && cut.splits == 1), "{what}: {cut:?}");
         }
-        assert!(
-            Kernel::Norm2.blocks(call.sms, call.rows) * exact_long::NORM_THREADS as usize / 32 >= call.rows,
-            "{what}"
-        );
+        assert!(Kernel::Norm2.blocks(call.sms, call.rows) * long::NORM_THREADS as usize / 32 >= call.rows, "{what}");
     }
 }
 
@@ -581,7 +577,7 @@ fn long_exact_chains_compute_everything_once() {
     for (what, call) in long_calls() {
         let (work, row_tiles) = (call.work(), call.rows.div_ceil(128));
         for (tiles, n) in [(work.qkv, 2304_usize), (work.fc, 3072)] {
-            let columns = exact_work::FORMS[tiles.form].0;
+            let columns = work::FORMS[tiles.form].0;
             // Tiles of other columns are at most one for each SM, alone, or behind whole rounds where they do not go across the end of a row.
             if tiles.wide == 0 {
                 assert_eq!(tiles.rest, row_tiles * n.div_ceil(columns), "{what}: {tiles:?}");
@@ -605,7 +601,7 @@ fn long_exact_chains_split_every_slab_in_time() {
     for (what, call) in long_calls() {
         let work = call.work();
         let [front, in_qkv, in_attention, in_fc] = work.slabs;
-        let all = if call.casts { exact_work::SLABS } else { [0; 5] };
+        let all = if call.casts { work::SLABS } else { [0; 5] };
         let ends = work.slabs.map(|slabs| slabs.end);
         assert!(front.begin == 0 && front.block == 0 && in_fc.end == all[4], "{what}: {:?}", work.slabs);
         assert!((0..4).all(|stage| ends[stage] >= all[stage + 1]), "{what}: {:?}", work.slabs);

@@ -1,4 +1,4 @@
-/* What the host has found out for the kernels of the exact chain for many rows (src/cuda/exact_work.rs), as their parameters. */
+/* What the host has found out for the kernels of the exact chain for many rows (src/cuda/exact/work.rs), as their parameters. */
 #pragma once
 
 #include "exact/exact_gemm_sm90a.cuh"

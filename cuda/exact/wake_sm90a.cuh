@@ -13,7 +13,7 @@ struct Wake {
   cudaGraphDeviceNode_t node;  // or null: it does not sleep
   unsigned* awake;             // 0 while the node is disabled
 };
-static_assert(sizeof(Wake) == 88 && sizeof(ExactArgs) == 72);  // as src/cuda/exact.rs puts them together
+static_assert(sizeof(Wake) == 88 && sizeof(ExactArgs) == 72);  // as src/cuda/exact/sleep.rs puts them together
 
 // By one thread; better no result than a wrong one
 __device__ __forceinline__ void set_param(const Wake& wake, size_t offset, const void* value, size_t size) {

@@ -3,7 +3,8 @@
 use super::addresses::Addresses;
 use super::arch::Arch;
 use super::device::Device;
-use super::exact::{Behind, Sleep, Waker};
+use super::exact::Behind;
+use super::exact::sleep::{Sleep, Waker};
 use super::launch::Step;
 use super::workspace::Parts;
 use super::{exact, hopper, portable};
@@ -193,7 +194,7 @@ pub fn sleep(device: &Device, shape: Shape, steps: usize) -> Option<Sleep> {
 #[must_use]
 pub fn idle(device: &Device) -> Option<Step> {
     let Kernels::Hopper(kernels) = &device.kernels else { return None };
-    device.nodes_wake.then(|| exact::idle(kernels.wake))
+    device.nodes_wake.then(|| exact::sleep::idle(kernels.wake))
 }
 
 /// The priority of a call that may begin while the one before it ends, if it is one launch. None: its kernels are not made for that.

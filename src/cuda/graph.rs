@@ -9,7 +9,7 @@ use super::addresses::{Addresses, Words, elsewhere};
 use super::block::{self, Buffers, Shape};
 use super::device::Device;
 use super::driver::check;
-use super::exact::{Sleep, Waker};
+use super::exact::sleep::{Sleep, Waker};
 use super::launch::{Edge, Residency, Step, launch, raw};
 use super::launchers::Company;
 use super::lone::Lone;

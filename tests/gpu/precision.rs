@@ -7,8 +7,7 @@ use std::thread;
 use solve::cuda::arch::Arch;
 use solve::cuda::block::{self, Buffers, Shape};
 use solve::cuda::device::Device;
-use solve::cuda::exact::Behind;
-use solve::cuda::exact_chain;
+use solve::cuda::exact::{Behind, chain};
 use solve::cuda::graph::run_steps;
 use solve::cuda::prepared::Prepared;
 use solve::cuda::rescue::{ALARMS, TINY, must_rescue};
@@ -222,7 +221,7 @@ pub fn exact(arch: Arch) {
 
 /// Whether so many rows are computed by a chain of kernels in precision exact, and by another one in the place of fast ones.
 fn in_chain(arch: Arch, rows: usize) -> bool {
-    arch == Arch::Sm90a && rows >= *exact_chain::rows(true).start()
+    arch == Arch::Sm90a && rows >= *chain::rows(true).start()
 }
 
 /// Whether it is what exact has: to the bit, but not where a chain of kernels computes exact itself.
@@ -274,7 +273,7 @@ pub fn exact_of_many_rows(arch: Arch) {
                 let stateless = call(arch, &x, weights, Exact);
                 let error = relative_error(&stateless, &wanted, &x);
                 // The chain of fewer rows has scales of another kind.
-                let most = if exact_chain::rows(false).contains(&rows) { 1e-5 } else { 1e-6 };
+                let most = if chain::rows(false).contains(&rows) { 1e-5 } else { 1e-6 };
                 assert!(error <= most, "{error:e}: solve() of {seq_len}");
             }
         }

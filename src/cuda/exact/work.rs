@@ -1,8 +1,8 @@
-//! How the exact chain for many rows (`exact_long`) deals out its work: tiles of QKV and FC, keys of attention, and slabs of weights, which blocks split that
-//! have nothing else to do. Times are an H200's, in microseconds.
+//! How the exact chain for many rows ([`super::long`]) deals out its work: tiles of QKV and FC, keys of attention, and slabs of weights, which blocks split
+//! that have nothing else to do. Times are an H200's, in microseconds.
 
-use super::exact_long::{ROW_TILE, WIDE};
-use super::launch::pair;
+use super::long::{ROW_TILE, WIDE};
+use crate::cuda::launch::pair;
 use crate::dims::{D, FFN, HEADS, QKV};
 
 /// Slabs of 768 x 32 weights in the order in which the stages need them: the first ones of `W_qkv`, `W_attn`, `W_fc` and `W_proj`, and how many there are.

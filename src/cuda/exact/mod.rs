@@ -1,17 +1,20 @@
 //! The exact kernel: the whole block at nearly fp32's accuracy in one resident launch, with the same arguments on every architecture. It is the call
 //! itself in precision exact, but for the rows that Hopper has a chain of launches for. In the others it comes last and looks at the alarms: usually it
 //! ends at once, else it computes output again. Where the host knows that there are no alarms it does not come at all, and in a graph of `solve()` on
-//! Hopper it sleeps until a warp beside the last products wakes it.
+//! Hopper it sleeps until a warp beside the last products wakes it ([`sleep`]).
+
+pub mod chain;
+pub mod long;
+pub mod sleep;
+pub mod work;
 
 use super::arch::Arch;
 use super::block::{Buffers, Shape};
-use super::exact_chain::Chain;
-use super::exact_long;
-use super::exact_work::Call;
 use super::launch::{Arguments, Edge, Function, Residency, Step, pair};
 use super::modules::Modules;
 use crate::error::Error;
 use crate::precision::SolvePrecision;
+use work::Call;
 
 /// What an architecture's file in cuda/exact/ has as constants; tests/layout.rs asks the compiler whether they agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,9 +66,9 @@ pub struct Kernel {
     /// That of up to [`FEW_ROWS`], on Hopper.
     few: Option<Function>,
     /// Those of a middling number of rows in precision exact, on Hopper.
-    chain: Option<Chain>,
+    chain: Option<chain::Chain>,
     /// Those of many rows in precision exact, on Hopper.
-    long: Option<exact_long::Chain>,
+    long: Option<long::Chain>,
     form: Form,
 }
 
@@ -80,65 +83,6 @@ pub enum Behind {
     Settled,
     /// A chain in whose last kernel so many warps raise them and count themselves when they have.
     Watching(u32),
-}
-
-/// How the exact kernel of a graph sleeps: as a node that is disabled, until a kernel of the graph has found alarms and enables it.
-#[derive(Clone, Copy)]
-pub struct Sleep {
-    /// Blocks of the exact kernel, which starts when the chain has ended.
-    pub blocks: u32,
-    /// Who wakes it.
-    pub waker: Waker,
-}
-
-/// What wakes a sleeping exact kernel.
-#[derive(Clone, Copy)]
-pub enum Waker {
-    /// The step before it, whose last parameter is a `Wake` (cuda/exact/wake_sm90a.cuh).
-    Predecessor,
-    /// This kernel, in a launch of its own behind the step of this number and beside the last product, which may raise alarms, too.
-    Beside(Function, usize),
-    /// The same in front of the last product, where the one before raises none: then the graph has one end, and its next call need not wait for two.
-    Ahead(Function, usize),
-}
-
-impl Sleep {
-    /// The steps of a graph whose last step sleeps, without it and with what wakes it, which the device calls `node`; `awake` is the address of an int
-    /// that no other graph has.
-    pub fn replace(&self, steps: &mut Vec<Step>, node: u64, awake: u64) {
-        let Some(mut exact) = steps.pop() else { return };
-        match self.waker {
-            Waker::Predecessor => {
-                if let Some(last) = steps.last_mut() {
-                    last.arguments = last.arguments.clone().ending(&[node, awake]);
-                }
-            }
-            Waker::Beside(function, _) | Waker::Ahead(function, _) => {
-                // x, output and weights it has from the first kernel.
-                (0..3).for_each(|word| exact.arguments.set_word(word, 0));
-                steps.push(wake(function, Arguments::new().containing(&exact.arguments, &[node, awake])));
-            }
-        }
-    }
-}
-
-fn wake(function: Function, arguments: Arguments) -> Step {
-    Step {
-        what: "launch of what wakes the exact block",
-        function,
-        grid: [1, 1, 1],
-        threads: 32,
-        shared: 0,
-        edge: Edge::Programmatic,
-        residency: Residency::Any,
-        arguments,
-    }
-}
-
-/// A launch of the same kernel that is never to run.
-#[must_use]
-pub fn idle(function: Function) -> Step {
-    wake(function, Arguments::new().words(&[0; 11]))
 }
 
 /// What a launch does, as `ExactArgs::phases` says it.
@@ -158,8 +102,8 @@ impl Kernel {
         let function = |name| modules.function(name, form.shared);
         let on_hopper = |name| (arch == Arch::Sm90a).then(|| function(name)).transpose();
         let few = on_hopper("exact_few")?;
-        let chain = (arch == Arch::Sm90a).then(|| Chain::load(modules)).transpose()?;
-        let long = (arch == Arch::Sm90a).then(|| exact_long::Chain::load(modules)).transpose()?;
+        let chain = (arch == Arch::Sm90a).then(|| chain::Chain::load(modules)).transpose()?;
+        let long = (arch == Arch::Sm90a).then(|| long::Chain::load(modules)).transpose()?;
         Ok(Self { function: function("exact")?, few, chain, long, form })
     }
 
@@ -179,7 +123,7 @@ impl Kernel {
         let (rows, arguments) = (buffers.rows, &resident.arguments);
         let chain = self.chain.as_ref().and_then(|chain| chain.steps(rows, shape.prepared, arguments));
         let long = || {
-            let long = self.long.as_ref().filter(|_| rows >= exact_long::FROM_ROWS);
+            let long = self.long.as_ref().filter(|_| rows >= long::FROM_ROWS);
             let (seq_len, causal, casts) = (buffers.seq_len, shape.causal, !shape.prepared);
             long.map(|long| {
                 let call = Call { sms, fours: long.fours.min(sms / 4), rows, seq_len, causal, casts };

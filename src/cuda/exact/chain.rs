@@ -3,9 +3,9 @@
 
 use std::ops::RangeInclusive;
 
-use super::block::Gemm;
-use super::launch::{Arguments, Edge, Function, Residency, Step};
-use super::modules::Modules;
+use crate::cuda::block::Gemm;
+use crate::cuda::launch::{Arguments, Edge, Function, Residency, Step};
+use crate::cuda::modules::Modules;
 use crate::dims::HEADS;
 use crate::error::Error;
 
@@ -126,7 +126,7 @@ impl Kernel {
 /// Up to how many rows, and the tile of each [`Gemm`] for those; measured on an H200.
 const CUTS: [(usize, [usize; 4]); 3] = [(64, [0, 0, 0, 0]), (128, [1, 1, 1, 1]), (256, [2, 1, 2, 2])];
 
-/// Rows that are computed so in precision exact. Fewer have a kernel of their own, and more are worth weights that are split once (`exact_long`), which a
+/// Rows that are computed so in precision exact. Fewer have a kernel of their own, and more are worth weights that are split once ([`super::long`]), which a
 /// handle has at hand; measured on an H200.
 #[must_use]
 pub const fn rows(prepared: bool) -> RangeInclusive<usize> {

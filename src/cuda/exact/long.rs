@@ -1,12 +1,11 @@
 //! The exact block of many rows on Hopper as a chain of launches (cuda/exact/exact_long_sm90a.cu). All have the arguments of the one resident kernel, in whose
 //! memory they keep their values, and behind them what is theirs to do.
 
-use super::arch::Arch;
-use super::exact::form;
-use super::exact_chain;
-use super::exact_work::{Call, FORMS, Slabs, Work};
-use super::launch::{Arguments, Edge, Function, Residency, Step};
-use super::modules::Modules;
+use super::work::{Call, FORMS, Slabs, Work};
+use super::{chain, form};
+use crate::cuda::arch::Arch;
+use crate::cuda::launch::{Arguments, Edge, Function, Residency, Step};
+use crate::cuda::modules::Modules;
 use crate::dims::D;
 use crate::error::Error;
 
@@ -20,8 +19,8 @@ const MIDDLE: usize = 128;
 pub const BEGIN_THREADS: u32 = 512;
 /// Threads of a block that has a warp for each row.
 pub const NORM_THREADS: u32 = 128;
-/// Rows from which on precision exact is computed so, but for those that [`exact_chain::rows`] has.
-pub const FROM_ROWS: usize = *exact_chain::rows(true).end() + 1;
+/// Rows from which on precision exact is computed so, but for those that [`chain::rows`] has.
+pub const FROM_ROWS: usize = *chain::rows(true).end() + 1;
 
 /// How a projection is cut: in tiles of so many columns, each by so many blocks, which share K.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,63 @@
+//! How the exact kernel of a graph of `solve()` on Hopper sleeps: as a node that is disabled, until a kernel of the graph has found alarms and enables it
+//! (cuda/exact/wake_sm90a.cuh). So a call without alarms does not wait for its launch.
+
+use crate::cuda::launch::{Arguments, Edge, Function, Residency, Step};
+
+/// How the exact kernel of a graph sleeps: as a node that is disabled, until a kernel of the graph has found alarms and enables it.
+#[derive(Clone, Copy)]
+pub struct Sleep {
+    /// Blocks of the exact kernel, which starts when the chain has ended.
+    pub blocks: u32,
+    /// Who wakes it.
+    pub waker: Waker,
+}
+
+/// What wakes a sleeping exact kernel.
+#[derive(Clone, Copy)]
+pub enum Waker {
+    /// The step before it, whose last parameter is a `Wake` (cuda/exact/wake_sm90a.cuh).
+    Predecessor,
+    /// This kernel, in a launch of its own behind the step of this number and beside the last product, which may raise alarms, too.
+    Beside(Function, usize),
+    /// The same in front of the last product, where the one before raises none: then the graph has one end, and its next call need not wait for two.
+    Ahead(Function, usize),
+}
+
+impl Sleep {
+    /// The steps of a graph whose last step sleeps, without it and with what wakes it, which the device calls `node`; `awake` is the address of an int
+    /// that no other graph has.
+    pub fn replace(&self, steps: &mut Vec<Step>, node: u64, awake: u64) {
+        let Some(mut exact) = steps.pop() else { return };
+        match self.waker {
+            Waker::Predecessor => {
+                if let Some(last) = steps.last_mut() {
+                    last.arguments = last.arguments.clone().ending(&[node, awake]);
+                }
+            }
+            Waker::Beside(function, _) | Waker::Ahead(function, _) => {
+                // x, output and weights it has from the first kernel.
+                (0..3).for_each(|word| exact.arguments.set_word(word, 0));
+                steps.push(wake(function, Arguments::new().containing(&exact.arguments, &[node, awake])));
+            }
+        }
+    }
+}
+
+fn wake(function: Function, arguments: Arguments) -> Step {
+    Step {
+        what: "launch of what wakes the exact block",
+        function,
+        grid: [1, 1, 1],
+        threads: 32,
+        shared: 0,
+        edge: Edge::Programmatic,
+        residency: Residency::Any,
+        arguments,
+    }
+}
+
+/// A launch of the same kernel that is never to run.
+#[must_use]
+pub fn idle(function: Function) -> Step {
+    wake(function, Arguments::new().words(&[0; 11]))
+}
