@@ -49,7 +49,8 @@ pub const AWAKE: std::ops::Range<usize> = 192..256;
 /// Bytes of the counters that the exact kernel's memory begins with.
 const COUNTERS: usize = 256;
 /// Bytes of what Hopper's few-token kernel keeps, and of its form of prepared weights (cuda/small).
-const FEW: [usize; 2] = [2_656_256, 14_195_712];
+const FEW_BYTES: usize = 2_656_256;
+const FEW_WEIGHTS_BYTES: usize = 14_195_712;
 
 /// Bytes a row of h, x1, and of f, which takes the place of qkv: what is written where L2 already has lines pushes nothing out. For the same reason x1 lies in
 /// the output where this has been measured.
@@ -67,7 +68,7 @@ const LONGEST_ROWS: usize = 2 * HEADS * 128;
 const TILE_ROWS: usize = 128;
 
 const _: () = assert!((packed::LEN * F16).is_multiple_of(256) && (vectors::LEN * F32).is_multiple_of(256));
-const _: () = assert!(FEW[0].is_multiple_of(256) && FEW[1].is_multiple_of(256));
+const _: () = assert!(FEW_BYTES.is_multiple_of(256) && FEW_WEIGHTS_BYTES.is_multiple_of(256));
 
 /// Addresses of the parts, 0 for one that its purpose does without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -270,8 +271,8 @@ impl Sizes {
             packed: if only_few { 0 } else { packed::LEN * F16 },
             qkv_transposed: if hopper && prepared && !only_few { D * QKV * F16 } else { 0 },
             vectors: vectors::LEN * F32,
-            few: if hopper { FEW[0] } else { 0 },
-            few_weights: if hopper && prepared { FEW[1] } else { 0 },
+            few: if hopper { FEW_BYTES } else { 0 },
+            few_weights: if hopper && prepared { FEW_WEIGHTS_BYTES } else { 0 },
             exact,
             rows: (stages + shares).max(exact_rows),
             flags: if hopper { FLAG_BYTES } else { 0 },

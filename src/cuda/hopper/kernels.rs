@@ -11,7 +11,7 @@ use crate::cuda::launch::Function;
 use crate::cuda::modules::Modules;
 use crate::error::Error;
 
-/// The fields are named after the kernels.
+/// The fields are named after the kernels, but for those of few tokens, which in cuda/ are `small`.
 #[allow(missing_docs)]
 pub struct Kernels {
     pub cast_layernorm: Function,
@@ -28,8 +28,8 @@ pub struct Kernels {
     pub qkv_attention: [Function; qkv_attention::BLOCKS.len()],
     pub attention_proj: [Function; ATTENTION_PROJ.len()],
     /// One per [`FewWeights`].
-    pub small: [[Function; FEW.len()]; 3],
-    pub small_prepare: Function,
+    pub few: [[Function; FEW.len()]; 3],
+    pub few_prepare: Function,
     pub transpose_qkv: Function,
     pub fold_layernorm2: Function,
     /// The attention projection for weights that LN2 is folded into, in each tile.
@@ -57,8 +57,8 @@ impl Kernels {
             attention: [[Function::NONE; ATTENTION.len()]; 2],
             qkv_attention: [Function::NONE; qkv_attention::BLOCKS.len()],
             attention_proj: [Function::NONE; ATTENTION_PROJ.len()],
-            small: [[Function::NONE; FEW.len()]; 3],
-            small_prepare: function(Kernel::FewPrepare)?,
+            few: [[Function::NONE; FEW.len()]; 3],
+            few_prepare: function(Kernel::FewPrepare)?,
             transpose_qkv: function(Kernel::TransposeQkv)?,
             fold_layernorm2: function(Kernel::FoldLayernorm2)?,
             apart: Vec::new(),
@@ -107,7 +107,7 @@ impl Kernels {
         }
         for weights in FewWeights::ALL {
             for tile in 0..FEW.len() {
-                kernels.small[weights as usize][tile] = function(Kernel::Few { weights, tile })?;
+                kernels.few[weights as usize][tile] = function(Kernel::Few { weights, tile })?;
             }
         }
         modules.keep();
@@ -127,8 +127,8 @@ impl Kernels {
             Kernel::Attention { form, causal } => self.attention[usize::from(causal)][form],
             Kernel::QkvAttention { form } => self.qkv_attention[form],
             Kernel::AttentionProj { form } => self.attention_proj[form],
-            Kernel::Few { weights, tile } => self.small[weights as usize][tile],
-            Kernel::FewPrepare => self.small_prepare,
+            Kernel::Few { weights, tile } => self.few[weights as usize][tile],
+            Kernel::FewPrepare => self.few_prepare,
             Kernel::TransposeQkv => self.transpose_qkv,
             Kernel::FoldLayernorm2 => self.fold_layernorm2,
             Kernel::Apart { tile } => self.apart[tile],

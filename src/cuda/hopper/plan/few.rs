@@ -1,4 +1,4 @@
-//! Few rows: the forms of the one resident kernel that computes the whole block.
+//! Few tokens: the forms of the one resident kernel that computes the whole block (cuda/small/).
 
 use super::{Kernel, Launch, NOTHING, count, shared_bytes};
 use crate::cuda::block::Shape;

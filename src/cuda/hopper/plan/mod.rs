@@ -54,7 +54,7 @@ pub const SHARED_ROWS: usize = 256;
 /// prepared block's; `Apart` is the attention projection for weights that LN2 is folded into, whose blocks do not wait for each other, `FcScaled` FC behind
 /// it; `QkvAttention` is QKV and attention in one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "named after cuda/")]
+#[allow(missing_docs, reason = "named after cuda/, where `Few` is `small`")]
 pub enum Kernel {
     CastLayernorm,
     LayernormVectors,
