@@ -29,6 +29,7 @@ fn files_that_documents_name_are_there() {
         ("CONTRIBUTING.md", &[""]),
         ("cuda/README.md", &["", "cuda"]),
         ("cuda/NOTES.md", &["", "cuda"]),
+        ("src/cuda/README.md", &["", "src/cuda"]),
     ] {
         let text = read(document);
         for file in files(&text) {
@@ -37,6 +38,28 @@ fn files_that_documents_name_are_there() {
         }
     }
     assert!(files(&read("cuda/README.md")).count() > 10, "they are looked for");
+}
+
+/// The sources below a folder, as paths from there.
+fn sources(folder: &Path, from: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let paths = entries.map(|entry| entry.expect("an entry of a folder").path());
+    let below = |path: std::path::PathBuf| match path.is_dir() {
+        true => sources(&path, from),
+        false => vec![path.strip_prefix(from).expect("a path below it").display().to_string()],
+    };
+    paths.flat_map(below).filter(|path| path.ends_with(".rs")).collect()
+}
+
+#[test]
+fn the_page_on_src_cuda_has_a_line_for_each_file() {
+    let (page, folder) = (read("src/cuda/README.md"), Path::new(ROOT).join("src/cuda"));
+    let rows = || page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once(" |"));
+    let mut named: Vec<_> = rows().flat_map(|(files, _)| files.split(", ").map(|file| file.replace('`', ""))).collect();
+    let mut there = sources(&folder, &folder);
+    named.sort();
+    there.sort();
+    assert_eq!(named, there);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The block on NVIDIA GPUs: hand-written kernels behind the driver API.
+//! The block on NVIDIA GPUs: hand-written kernels behind the driver API. README.md in this folder follows one call through it and says what each file is for.
 
 pub mod addresses;
 pub mod alarms;
