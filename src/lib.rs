@@ -14,8 +14,8 @@
 //! | variable | values | effect |
 //! |---|---|---|
 //! | `SOLVE_DEVICE` | `cpu`, `cuda` | `cpu` never touches a GPU; `cuda` makes a missing GPU an error; unset: a GPU if there is one |
-//! | `SOLVE_ARCH` | `sm75`, `sm80`, `sm90a` | run this path although the GPU could run a later one |
-//! | `SOLVE_PRECISION` | `fast`, `exact`, `auto` | precision of `solve()`, `fast` where unset; a handle has an option for it |
+//! | `SOLVE_ARCH` | `sm75`, `sm80`, `sm90a` | run this path although the GPU could run a later one; unset: the latest |
+//! | `SOLVE_PRECISION` | `fast`, `exact`, `auto` | precision of `solve`; a handle has an option for it; unset: `fast` |
 //! | `RAYON_NUM_THREADS` | 0 to 1024 | threads of the CPU backend; unset or 0: one for each CPU that the first caller may use |
 //!
 //! `NVIDIA_PROCESS_INJECTION_CRASH_REPORTING`, which compute-sanitizer and Nsight Compute set, keeps kernels from waking a graph's node, which neither follows.

@@ -62,6 +62,24 @@ fn the_page_on_src_cuda_has_a_line_for_each_file() {
     assert_eq!(named, there);
 }
 
+/// The rows of the table of environment variables.
+fn variables(document: &str) -> Vec<String> {
+    let text = read(document);
+    let lines = text.lines().map(|line| line.strip_prefix("//! ").unwrap_or(line));
+    let table = lines.skip_while(|line| !line.starts_with("| variable | values | effect |"));
+    table.take_while(|line| line.starts_with('|')).map(str::to_owned).collect()
+}
+
+#[test]
+fn readme_and_the_sources_agree_on_the_environment() {
+    let rows = variables("README.md");
+    assert_eq!(rows, variables("src/lib.rs"));
+    for name in ["SOLVE_DEVICE", "SOLVE_ARCH", "SOLVE_PRECISION", "RAYON_NUM_THREADS"] {
+        assert!(rows.iter().any(|row| row.starts_with(&format!("| `{name}` |"))), "no row of {name}");
+        assert!(read("src/knobs.rs").contains(&format!("\"{name}\"")), "nobody reads {name}");
+    }
+}
+
 #[test]
 fn the_guide_has_the_lengths_of_the_plans() {
     let guide = read("cuda/README.md");
