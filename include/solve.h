@@ -140,7 +140,7 @@ typedef enum {
   /**
    * fp16 operands in two halves, three products: relative L2 error of output - x at most the larger of 2e-5 and 3 times that of fp32 arithmetic.
    * Where some columns of V, or of the hidden layer, are more than 1e5 times as large as others that count, these may lose bits and the error is larger.
-   * On an H200 it takes 1.3 to 3.1 times as long as fast.
+   * On an H200 solve takes 1.3 to 2.8 times as long as in fast (1 to 4096 tokens, back to back).
    */
   SOLVE_PRECISION_EXACT = 1,
   /**
@@ -249,8 +249,8 @@ solve_status solve_block_create(const float *weights,
                                 solve_block **block);
 
 /**
- * Runs a prepared block on batch (at most 65,535) sequences of seq_len tokens: x and output are (batch, seq_len, 768), batch * seq_len is at
- * most max_tokens.
+ * Runs a prepared block on batch (1 to 65,535) sequences of seq_len (1 or more) tokens: x and output are (batch, seq_len, 768), batch * seq_len
+ * is at most max_tokens.
  *
  * On a GPU: x and output are device or managed memory of the block's device. The work is enqueued on stream (a CUstream or cudaStream_t of
  * that device, null for the legacy default stream; not one of a green context). No memory of the library's is allocated, nothing waited for
@@ -267,9 +267,9 @@ solve_status solve_block_create(const float *weights,
  * Where one sequence has numbers that are not finite, others of its batch may come out as NaN, too, and if causal its own earlier tokens.
  * On the CPU: x and output are host memory, stream is null, and output is ready on return.
  *
- * The statuses of solve, and SOLVE_STATUS_BAD_HANDLE for a block that does not exist (any more), INVALID_ARGUMENT for more tokens than
- * max_tokens or a stream given to a block on the CPU, MIXED_MEMORY for memory of another device than the block's, UNSUPPORTED for a stream of
- * a green context, or for host memory while stream is captured.
+ * The statuses of solve, and SOLVE_STATUS_BAD_HANDLE for a block that does not exist (any more), INVALID_ARGUMENT for batch outside 1 to 65,535,
+ * seq_len below 1, batch * seq_len above 2^31 - 1 or above max_tokens, or a stream given to a block on the CPU, MIXED_MEMORY for memory of another
+ * device than the block's, UNSUPPORTED for a stream of a green context, or for host memory while stream is captured.
  *
  * The caller's part:
  * As for solve; stream is a live stream of the block's device.
@@ -282,9 +282,13 @@ solve_status solve_block_forward(solve_block *block,
                                  void *stream);
 
 /**
- * Replaces a block's weights, in stream order: forwards enqueued before it use the old ones, later ones the new. Device weights must stay
- * as they are until the work enqueued on stream is done; host weights may be reused on return. Captured graphs see the new weights too.
- * The statuses are those of solve_block_forward.
+ * Replaces a block's weights by others (SOLVE_WEIGHTS_LEN floats, on the block's device or on the host), in stream order: forwards enqueued
+ * before it use the old ones, later ones the new. Device weights must stay as they are until the work enqueued on stream is done; host weights
+ * may be reused on return. Captured graphs see the new weights too.
+ *
+ * SOLVE_STATUS_NULL_POINTER (block or weights), BAD_HANDLE, INVALID_ARGUMENT (device weights shorter than SOLVE_WEIGHTS_LEN floats, or a stream
+ * given to a block on the CPU), MISALIGNED, MIXED_MEMORY (weights on another device than the block's), BAD_POINTER, OUT_OF_MEMORY (for a copy of
+ * host weights), UNSUPPORTED (a stream of a green context, or host weights while stream is captured), DRIVER.
  *
  * The caller's part:
  * As for solve_block_forward.

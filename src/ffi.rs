@@ -129,8 +129,8 @@ pub unsafe extern "C-unwind" fn solve_block_create(
     })
 }
 
-/// Runs a prepared block on batch (at most 65,535) sequences of seq_len tokens: x and output are (batch, seq_len, 768), batch * seq_len is at
-/// most max_tokens.
+/// Runs a prepared block on batch (1 to 65,535) sequences of seq_len (1 or more) tokens: x and output are (batch, seq_len, 768), batch * seq_len
+/// is at most max_tokens.
 ///
 /// On a GPU: x and output are device or managed memory of the block's device. The work is enqueued on stream (a CUstream or cudaStream_t of
 /// that device, null for the legacy default stream; not one of a green context). No memory of the library's is allocated, nothing waited for
@@ -147,9 +147,9 @@ pub unsafe extern "C-unwind" fn solve_block_create(
 /// Where one sequence has numbers that are not finite, others of its batch may come out as NaN, too, and if causal its own earlier tokens.
 /// On the CPU: x and output are host memory, stream is null, and output is ready on return.
 ///
-/// The statuses of solve, and SOLVE_STATUS_BAD_HANDLE for a block that does not exist (any more), INVALID_ARGUMENT for more tokens than
-/// max_tokens or a stream given to a block on the CPU, MIXED_MEMORY for memory of another device than the block's, UNSUPPORTED for a stream of
-/// a green context, or for host memory while stream is captured.
+/// The statuses of solve, and SOLVE_STATUS_BAD_HANDLE for a block that does not exist (any more), INVALID_ARGUMENT for batch outside 1 to 65,535,
+/// seq_len below 1, batch * seq_len above 2^31 - 1 or above max_tokens, or a stream given to a block on the CPU, MIXED_MEMORY for memory of another
+/// device than the block's, UNSUPPORTED for a stream of a green context, or for host memory while stream is captured.
 ///
 /// # Safety
 /// As for solve; stream is a live stream of the block's device.
@@ -168,9 +168,13 @@ pub unsafe extern "C-unwind" fn solve_block_forward(
     })
 }
 
-/// Replaces a block's weights, in stream order: forwards enqueued before it use the old ones, later ones the new. Device weights must stay
-/// as they are until the work enqueued on stream is done; host weights may be reused on return. Captured graphs see the new weights too.
-/// The statuses are those of solve_block_forward.
+/// Replaces a block's weights by others (SOLVE_WEIGHTS_LEN floats, on the block's device or on the host), in stream order: forwards enqueued
+/// before it use the old ones, later ones the new. Device weights must stay as they are until the work enqueued on stream is done; host weights
+/// may be reused on return. Captured graphs see the new weights too.
+///
+/// SOLVE_STATUS_NULL_POINTER (block or weights), BAD_HANDLE, INVALID_ARGUMENT (device weights shorter than SOLVE_WEIGHTS_LEN floats, or a stream
+/// given to a block on the CPU), MISALIGNED, MIXED_MEMORY (weights on another device than the block's), BAD_POINTER, OUT_OF_MEMORY (for a copy of
+/// host weights), UNSUPPORTED (a stream of a green context, or host weights while stream is captured), DRIVER.
 ///
 /// # Safety
 /// As for solve_block_forward.
