@@ -4,7 +4,6 @@ use std::sync::{PoisonError, RwLock};
 
 use crate::cuda::arch::Arch;
 use crate::cuda::driver::{Driver, toolkit_version};
-use crate::cuda::images::IMAGES;
 use crate::cuda::prepared::Prepared;
 use crate::error::Error;
 use crate::knobs::{Device, Knobs};
@@ -113,10 +112,8 @@ pub fn version() -> String {
         0 => text += " without cuda",
         version => text += &format!(" cuda {}.{}", version / 1000, version % 1000 / 10),
     }
-    for arch in Arch::ALL {
-        if IMAGES.iter().any(|image| image.arch == arch) {
-            text = text + " " + arch.name();
-        }
+    for arch in Arch::built_in() {
+        text = text + " " + arch.name();
     }
     text
 }
@@ -148,8 +145,6 @@ fn copy(weights: &Span) -> Result<Box<[f32; WEIGHTS_LEN]>, Error> {
 fn check_no_stream(stream: Stream) -> Result<(), Error> {
     match stream {
         Stream::LEGACY => Ok(()),
-        Stream(other) => {
-            Err(Error::Invalid { argument: "stream", value: other as i64, expected: "null for a block on the CPU" })
-        }
+        Stream(stream) => Err(Error::StreamOnCpu { stream }),
     }
 }

@@ -42,6 +42,10 @@ pub enum Error {
     Null { argument: &'static str },
     #[error("{argument} is {value}, expected {expected}")]
     Invalid { argument: &'static str, value: i64, expected: &'static str },
+    #[error("options->size is {size}, expected {expected}, sizeof(solve_options) of this library's header")]
+    OptionsSize { size: usize, expected: usize },
+    #[error("stream is {stream:#x}, expected null for a block on the CPU")]
+    StreamOnCpu { stream: usize },
     #[error("batch * seq_len is {tokens}, the block was created for max_tokens = {most}")]
     TooMany { tokens: usize, most: usize },
     #[error("{argument} holds {have} bytes from {address:#x} on, its shape needs {need}")]
@@ -80,7 +84,11 @@ impl Error {
     pub fn status(&self) -> SolveStatus {
         match self {
             Self::Null { .. } => SolveStatus::NullPointer,
-            Self::Invalid { .. } | Self::TooMany { .. } | Self::Short { .. } => SolveStatus::InvalidArgument,
+            Self::Invalid { .. }
+            | Self::OptionsSize { .. }
+            | Self::StreamOnCpu { .. }
+            | Self::TooMany { .. }
+            | Self::Short { .. } => SolveStatus::InvalidArgument,
             Self::Misaligned { .. } => SolveStatus::Misaligned,
             Self::Overlap { .. } => SolveStatus::Overlap,
             Self::Mixed { .. } | Self::Elsewhere { .. } => SolveStatus::MixedMemory,

@@ -207,9 +207,9 @@ unsafe fn read_options(options: *const SolveOptions) -> Result<BlockOptions, Err
     }
     // SAFETY: every version of the struct begins with its size.
     let size = unsafe { options.cast::<usize>().read_unaligned() };
-    if size != size_of::<SolveOptions>() {
-        let expected = "sizeof(solve_options) of this library's header";
-        return Err(Error::Invalid { argument: "options->size", value: size as i64, expected });
+    let expected = size_of::<SolveOptions>();
+    if size != expected {
+        return Err(Error::OptionsSize { size, expected });
     }
     let number = |offset: usize| {
         // SAFETY: the size is right, so the struct holds an int at each offset used below.

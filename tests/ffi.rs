@@ -143,8 +143,8 @@ fn create_refuses_bad_options() {
         assert_eq!(got, status, "{sentence}");
         assert!(sentence.contains(words), "{words:?} is not in {sentence:?}");
     };
-    refuse(at, |o| o.size = 0, InvalidArgument, "options->size is 0");
-    refuse(at, |o| o.size += 8, InvalidArgument, "options->size is 32");
+    refuse(at, |o| o.size = 0, InvalidArgument, "options->size is 0, expected 24");
+    refuse(at, |o| o.size += 8, InvalidArgument, "options->size is 32, expected 24");
     refuse(at, |o| o.device = -7, InvalidArgument, "options->device is -7");
     refuse(at, |o| o.max_tokens = -1, InvalidArgument, "options->max_tokens is -1");
     refuse(0, |_| {}, NullPointer, "weights is null");
@@ -188,7 +188,7 @@ fn forward_and_update_refuse_bad_input() {
     refuse((x + 2, to, 1, 3, 0), Misaligned, "x is at");
     refuse((x, x + 4, 1, 3, 0), Overlap, "overlaps x");
     refuse((0x20, to, 1, 4, 0), BadPointer, "x at 0x20");
-    refuse((x, to, 1, 4, 99), InvalidArgument, "stream is 99, expected null");
+    refuse((x, to, 1, 4, 99), InvalidArgument, "stream is 0x63, expected null");
     assert!(output.iter().all(|value| value.is_nan()), "output was touched");
     assert_eq!(block.update(0, ptr::null_mut::<u8>()).expect_err("null").0, NullPointer);
     assert_eq!(block.update(0x40, ptr::null_mut::<u8>()).expect_err("foreign").0, BadPointer);

@@ -43,13 +43,18 @@ impl Arch {
         }
     }
 
+    /// Those that this build has, oldest first.
+    pub fn built_in() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|&arch| IMAGES.iter().any(|image| image.arch == arch))
+    }
+
     /// Whether a GPU of this capability can run the family, as a cubin or by translating PTX.
     #[must_use]
     pub fn runs_on(self, capability: (u32, u32)) -> bool {
-        let built_in = IMAGES.iter().any(|image| image.arch == self);
         // Hopper's instructions exist on 9.0 alone.
         let translates = self != Self::Sm90a;
-        built_in && (capability == self.capability() || translates && capability > self.capability())
+        Self::built_in().any(|arch| arch == self)
+            && (capability == self.capability() || translates && capability > self.capability())
     }
 
     /// Multiprocessors that its kernels need, as blocks wait for each other: of Hopper's attention projection the eight of a row, of the others' exact

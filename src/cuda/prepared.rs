@@ -87,7 +87,7 @@ impl Prepared {
         }
         self.device.run(|| {
             let mut copy = None;
-            self.in_order(stream, on_host, |stream, order, run| {
+            self.in_order(stream, on_host.then_some("weights"), |stream, order, run| {
                 let mut source = *weights;
                 if on_host {
                     let copy = copy.insert(Buffer::new(self.device, "scratch for the weights", weights.bytes)?);
@@ -127,7 +127,7 @@ impl Prepared {
         let parts = self.workspace.parts();
         self.device
             .run(|| {
-                self.in_order(stream, on_host, |stream, order, run| {
+                self.in_order(stream, on_host.then_some("x and output"), |stream, order, run| {
                     // A captured graph may be launched on any later weights.
                     let must_rescue = if run == Run::Captured { None } else { order.alarms.must_rescue() };
                     let shape = self.shape(tokens.batch, tokens.seq_len, must_rescue);
@@ -194,21 +194,22 @@ impl Prepared {
         }
     }
 
-    /// Runs `enqueue` behind the block's latest call, and waits for it if it `waits`, but so that other launchers need not. Into a capturing stream, of which
-    /// it is told, it goes as it is, without graphs of ours: a graph's launches are ordered by its owner.
+    /// Runs `enqueue` behind the block's latest call, and waits for it where arguments are `on_host`, which names them, but so that other launchers need not.
+    /// Into a capturing stream, of which it is told, it goes as it is, without graphs of ours: a graph's launches are ordered by its owner.
     fn in_order(
         &self,
         stream: Stream,
-        waits: bool,
+        on_host: Option<&str>,
         enqueue: impl FnOnce(Stream, &mut Order, Run) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mut order = self.order();
         let launchers = &self.device.launchers;
         if is_capturing(stream)? {
             check_whole(stream)?;
-            if waits {
-                let text = "stream is being captured into a graph, which the block's host memory cannot be";
-                return Err(Error::Unsupported(text.into()));
+            if let Some(arguments) = on_host {
+                let why = "only calls on device or managed memory can be captured";
+                let text = format!("stream is being captured, but {arguments} are on the host: {why}");
+                return Err(Error::Unsupported(text));
             }
             launchers.capture();
             return enqueue(stream, &mut order, Run::Captured);
@@ -225,7 +226,7 @@ impl Prepared {
         let end = End { event: &done, always: true };
         let enqueued = launchers.enqueue(stream, end, |company| enqueue(stream, &mut order, Run::Now(number, company)));
         // After a failure too: a copy may be reading the caller's memory.
-        let finished = if waits { wait(stream) } else { Ok(()) };
+        let finished = if on_host.is_some() { wait(stream) } else { Ok(()) };
         enqueued.and(finished)
     }
 }
