@@ -111,22 +111,33 @@ impl Device {
 
 /// The best path for such a device, or this one if it runs there.
 fn chosen(ordinal: usize, capability: (u32, u32), sms: usize, asked: Option<Arch>) -> Result<Arch, Error> {
-    let (major, minor) = capability;
-    let able = |arch: &Arch| arch.runs_on(capability);
-    let Some(least) = asked.or_else(|| Arch::ALL.into_iter().find(able)) else {
-        let text = format!("device {ordinal} has compute capability {major}.{minor}, 7.5 is needed");
-        return Err(Error::Unsupported(text));
+    let able: Vec<_> = Arch::ALL.into_iter().filter(|arch| arch.runs_on(capability)).collect();
+    let device = format!("device {ordinal} of compute capability {}.{}", capability.0, capability.1);
+    let Some(&oldest) = able.first() else {
+        let built_in = names(Arch::built_in());
+        return Err(Error::Unsupported(format!("{device} runs none of this build's kernels ({built_in})")));
     };
-    let (name, fewest) = (least.name(), least.fewest_sms());
-    if !able(&least) {
-        let text = format!("{name} does not run on device {ordinal} of compute capability {major}.{minor}");
-        return Err(Error::Unsupported(text));
+    if let Some(arch) = asked
+        && !able.contains(&arch)
+    {
+        let (name, runs) = (arch.name(), names(able.into_iter()));
+        return Err(Error::Unsupported(format!("SOLVE_ARCH is {name}, of this build's kernels {device} runs {runs}")));
     }
-    if sms < fewest {
+    let best = match asked {
+        Some(arch) => Some(arch).filter(|arch| sms >= arch.fewest_sms()),
+        None => Arch::best_for(capability, sms),
+    };
+    best.ok_or_else(|| {
+        let least = asked.unwrap_or(oldest);
+        let (name, fewest) = (least.name(), least.fewest_sms());
         let text = format!("device {ordinal} has {sms} multiprocessors for this process, {name} needs {fewest}");
-        return Err(Error::Unsupported(text));
-    }
-    Ok(asked.or_else(|| Arch::best_for(capability, sms)).unwrap_or(least))
+        Error::Unsupported(text)
+    })
+}
+
+/// For error messages.
+fn names(archs: impl Iterator<Item = Arch>) -> String {
+    archs.map(Arch::name).collect::<Vec<_>>().join(", ")
 }
 
 /// Of launches in the current context. None: they have all the same.
@@ -143,4 +154,36 @@ fn attribute(number: i32, attribute: Attribute) -> Result<u32, Error> {
     // SAFETY: writes one int; an unknown device is an error.
     check("cuDeviceGetAttribute", unsafe { sys::cuDeviceGetAttribute(&mut value, attribute, number) })?;
     Ok(value.unsigned_abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_chosen_or_refused_with_its_reason() {
+        let chosen = |capability, sms, asked| chosen(0, capability, sms, asked).map_err(|error| error.to_string());
+        assert_eq!(chosen((9, 0), 132, None), Ok(Arch::Sm90a));
+        assert_eq!(chosen((9, 0), 132, Some(Arch::Sm75)), Ok(Arch::Sm75));
+        assert_eq!(chosen((9, 0), 7, None), Ok(Arch::Sm80));
+        let refused = [
+            (
+                (6, 1),
+                80,
+                None,
+                "device 0 of compute capability 6.1 runs none of this build's kernels (sm75, sm80, sm90a)",
+            ),
+            (
+                (8, 6),
+                80,
+                Some(Arch::Sm90a),
+                "SOLVE_ARCH is sm90a, of this build's kernels device 0 of compute capability 8.6 runs sm75, sm80",
+            ),
+            ((9, 0), 7, Some(Arch::Sm90a), "device 0 has 7 multiprocessors for this process, sm90a needs 8"),
+            ((9, 0), 1, None, "device 0 has 1 multiprocessors for this process, sm75 needs 2"),
+        ];
+        for (capability, sms, asked, reason) in refused {
+            assert_eq!(chosen(capability, sms, asked), Err(reason.to_owned()));
+        }
+    }
 }

@@ -78,7 +78,8 @@ impl Driver {
         check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&mut count) })?;
         let capabilities = (0..count).map(Device::capability_of).collect::<Result<Vec<_>, _>>()?;
         if !capabilities.iter().any(|&capability| Arch::ALL.into_iter().any(|arch| arch.runs_on(capability))) {
-            return Err(Error::NoDevice(format!("compute capabilities {capabilities:?}, 7.5 or newer is needed")));
+            let text = format!("GPUs of compute capabilities {capabilities:?} run none of this build's kernels");
+            return Err(Error::NoDevice(text));
         }
         let slot = |capability| Slot { capability, device: RwLock::default() };
         Ok(Self { devices: capabilities.into_iter().map(slot).collect() })
