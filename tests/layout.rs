@@ -90,7 +90,7 @@ fn sizes_and_offsets(nvcc: &Path) {
         ("VECTOR_B_FC", vectors::B_FC),
         ("VECTOR_B_PROJ", vectors::B_PROJ),
         ("VECTOR_RESIDUAL_FACTS", vectors::RESIDUAL_FACTS),
-        ("CAST_BLOCKS", cast()[0].grid[0] as usize),
+        ("CAST_BLOCKS", cast().grid[0] as usize),
         ("static_cast<long long>(LN_EPS * 1e9)", (f64::from(dims::LN_EPS) * 1e9) as usize),
     ]
     .map(|(name, value)| (name.to_owned(), value))

@@ -2,7 +2,7 @@
 
 use solve::cuda::arch::Arch;
 use solve::cuda::block::Shape;
-use solve::cuda::portable::plan::{self, Gemm, Kernel, Launch, Plan, Stage, TILES};
+use solve::cuda::portable::plan::{self, Gemm, Kernel, Launch, Stage, TILES};
 use solve::cuda::workspace::Workspace;
 use solve::precision::SolvePrecision;
 
@@ -15,7 +15,7 @@ fn sizes() -> impl Iterator<Item = usize> {
     (1..=300).chain(edges).chain([8192, 10_007, 131_072, 1 << 20])
 }
 
-fn plans() -> impl Iterator<Item = (Arch, Shape, Plan)> {
+fn plans() -> impl Iterator<Item = (Arch, Shape, [Launch; 7])> {
     let shapes = sizes().flat_map(|seq_len| {
         [(1, false, false), (1, true, true), (3, false, true)].map(|(batch, causal, prepared)| Shape {
             batch,

@@ -207,7 +207,7 @@ pub fn early(device: &Device, shape: Shape) -> Option<i32> {
 pub fn prepare(device: &Device, shape: Shape, buffers: &Buffers) -> Result<Vec<Step>, Error> {
     let mut steps = match &device.kernels {
         _ if shape.precision == SolvePrecision::Exact => Vec::new(),
-        Kernels::Portable(kernels) => portable::block::steps(kernels, &portable::plan::cast(), buffers),
+        Kernels::Portable(kernels) => portable::block::steps(kernels, &[portable::plan::cast()], buffers),
         Kernels::Hopper(kernels) => hopper::block::prepare(kernels, buffers)?,
     };
     steps.push(device.kernels.exact().prepare(device.sms, shape, buffers));

@@ -1,14 +1,14 @@
 //! The portable block: each launch of the plan with its arguments.
 
 use super::kernels::Kernels;
-use super::plan::{Plan, Stage};
+use super::plan::{Launch, Stage};
 use crate::cuda::block::Buffers;
 use crate::cuda::launch::{Arguments, Edge, Residency, Step};
 use crate::cuda::workspace::{packed, vectors};
 
 /// The steps of `plan` on these buffers.
 #[must_use]
-pub fn steps(kernels: &Kernels, plan: &Plan, buffers: &Buffers) -> Vec<Step> {
+pub fn steps(kernels: &Kernels, plan: &[Launch], buffers: &Buffers) -> Vec<Step> {
     let Buffers { x, output, weights, x_copy, parts: w, .. } = *buffers;
     let (rows, seq_len) = (buffers.rows as u64, buffers.seq_len as u64);
     let matrix = |halves: usize| w.packed + 2 * halves as u64;

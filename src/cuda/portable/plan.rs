@@ -1,7 +1,5 @@
 //! Which kernels serve a call, in which order, on which grids. Pure numbers: needs no GPU, so it is tested without one.
 
-use std::ops::Deref;
-
 use crate::cuda::arch::Arch;
 pub use crate::cuda::block::Gemm;
 use crate::cuda::block::Shape;
@@ -108,37 +106,9 @@ pub struct Launch {
     pub shared: u32,
 }
 
-const MAX_LAUNCHES: usize = 8;
-
-/// The launches of one call, in order.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    launches: [Launch; MAX_LAUNCHES],
-    count: usize,
-}
-
-impl Deref for Plan {
-    type Target = [Launch];
-
-    fn deref(&self) -> &[Launch] {
-        &self.launches[..self.count]
-    }
-}
-
-impl FromIterator<Launch> for Plan {
-    fn from_iter<I: IntoIterator<Item = Launch>>(launches: I) -> Self {
-        let mut plan = Self { launches: [layernorm(Stage::Layernorm1, 0); MAX_LAUNCHES], count: 0 };
-        for (slot, launch) in plan.launches.iter_mut().zip(launches) {
-            *slot = launch;
-            plan.count += 1;
-        }
-        plan
-    }
-}
-
-/// The launches for one call on a GPU of this family with so many SMs.
+/// The launches for one call on a GPU of this family with so many SMs, in order.
 #[must_use]
-pub fn forward(arch: Arch, sms: usize, shape: Shape) -> Plan {
+pub fn forward(arch: Arch, sms: usize, shape: Shape) -> [Launch; 7] {
     let rows = shape.rows();
     let gemm = |gemm| gemm_launch(arch, sms, gemm, rows);
     let first =
@@ -152,14 +122,12 @@ pub fn forward(arch: Arch, sms: usize, shape: Shape) -> Plan {
         gemm(Gemm::Fc),
         gemm(Gemm::Proj),
     ]
-    .into_iter()
-    .collect()
 }
 
 /// The cast of the weights alone.
 #[must_use]
-pub fn cast() -> Plan {
-    [cast_layernorm(Stage::Cast, 0)].into_iter().collect()
+pub fn cast() -> Launch {
+    cast_layernorm(Stage::Cast, 0)
 }
 
 fn cast_layernorm(stage: Stage, rows: usize) -> Launch {
