@@ -30,7 +30,7 @@ pub fn solve(x: usize, output: usize, weights: usize, seq_len: i32) -> Result<()
     let weights = Span::weights(weights)?;
     match driver()? {
         None => {
-            host::check([(&tokens.x, "readable"), (&tokens.output, "writable"), (&weights, "readable")])?;
+            host::check([&tokens.x, &tokens.output, &weights])?;
             tokens.check_overlap(Some(&weights))?;
             // SAFETY: just checked.
             unsafe { cpu_forward(&tokens, host::weights(&weights), false) }
@@ -73,7 +73,7 @@ impl Block {
         match self {
             Self::Cpu(block) => {
                 check_no_stream(stream)?;
-                host::check([(&tokens.x, "readable"), (&tokens.output, "writable")])?;
+                host::check([&tokens.x, &tokens.output])?;
                 tokens.check_overlap(None)?;
                 let weights = block.weights.read().unwrap_or_else(PoisonError::into_inner);
                 // SAFETY: just checked.
@@ -131,7 +131,7 @@ unsafe fn cpu_forward(tokens: &Tokens, weights: &[f32; WEIGHTS_LEN], causal: boo
 
 /// The caller's weights, to be kept.
 fn copy(weights: &Span) -> Result<Box<[f32; WEIGHTS_LEN]>, Error> {
-    host::check([(weights, "readable")])?;
+    host::check([weights])?;
     let mut copy = Vec::new();
     let what = "a copy of the weights";
     copy.try_reserve_exact(WEIGHTS_LEN).map_err(|_| Error::OutOfMemory { what, bytes: weights.bytes })?;

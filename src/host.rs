@@ -38,25 +38,25 @@ pub unsafe fn weights<'a>(weights: &Span) -> &'a [f32; WEIGHTS_LEN] {
 
 /// Where the device has had a fault: NaN in host output, so that a caller who does not look at the status sees that something is wrong.
 pub fn spoil(tokens: &Tokens, error: &Error) {
-    if error.is_fault() && check([(&tokens.output, "writable")]).is_ok() {
+    if error.is_fault() && check([&tokens.output]).is_ok() {
         // SAFETY: writable as of now.
         unsafe { floats_mut(&tokens.output) }.fill(f32::NAN);
     }
 }
 
-/// Refuses the first of these spans that is not mapped with its access ("readable" or "writable") from its first byte to its last. One look at the list serves
-/// all spans of a call: it has a line for every mapping of the process, and where those are many, reading it takes longer than the block.
-pub fn check<const N: usize>(spans: [(&Span, &'static str); N]) -> Result<(), Error> {
+/// Refuses the first of these spans that is not mapped with its [access](Span::access) from its first byte to its last. One look at the list serves all
+/// spans of a call: it has a line for every mapping of the process, and where those are many, reading it takes longer than the block.
+pub fn check<const N: usize>(spans: [&Span; N]) -> Result<(), Error> {
     let Some(maps) = mappings()? else { return Ok(()) };
-    let mut covered = spans.map(|(span, _)| span.address);
+    let mut covered = spans.map(|span| span.address);
     let (mut maps, mut line) = (BufReader::new(maps), Vec::new());
     // The kernel writes the list as it is read, in the order of the addresses, so what begins behind a span's gap leaves the gap open.
     let mut is_open = true;
     while is_open && maps.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
         if let Some(mapping) = Mapping::of(&line) {
             is_open = false;
-            for ((span, access), covered) in spans.iter().zip(&mut covered) {
-                if mapping.range.contains(covered) && mapping.allows(access) {
+            for (span, covered) in spans.iter().zip(&mut covered) {
+                if mapping.range.contains(covered) && mapping.allows(span.access()) {
                     *covered = mapping.range.end;
                 }
                 is_open |= *covered < span.end() && mapping.range.start <= *covered;
@@ -64,9 +64,10 @@ pub fn check<const N: usize>(spans: [(&Span, &'static str); N]) -> Result<(), Er
         }
         line.clear();
     }
-    match spans.iter().zip(covered).find(|((span, _), covered)| *covered < span.end()) {
-        Some((&(&Span { argument, address, bytes }, access), _)) => {
-            Err(Error::BadPointer { argument, address, access, bytes })
+    match spans.iter().zip(covered).find(|(span, covered)| *covered < span.end()) {
+        Some((&span, _)) => {
+            let Span { argument, address, bytes } = *span;
+            Err(Error::BadPointer { argument, address, access: span.access(), bytes })
         }
         None => Ok(()),
     }

@@ -51,6 +51,12 @@ impl Span {
         !self.address.is_multiple_of(16)
     }
 
+    /// What it must be: "writable" where the library writes it, else "readable".
+    #[must_use]
+    pub fn access(&self) -> &'static str {
+        if self.argument == "output" { "writable" } else { "readable" }
+    }
+
     fn overlaps(&self, other: &Self) -> bool {
         self.address < other.end() && other.address < self.end()
     }

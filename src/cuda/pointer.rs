@@ -97,7 +97,7 @@ pub fn common_place(spans: &[Span]) -> Result<Common, Error> {
                 // What is no memory of the device's may be no memory at all.
                 for (span, place) in [(first, common.place), (span, place)] {
                     if place == Place::Host {
-                        host::check([(span, if span.argument == "output" { "writable" } else { "readable" })])?;
+                        host::check([span])?;
                     }
                 }
                 return Err(Error::Mixed {

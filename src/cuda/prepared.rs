@@ -83,7 +83,7 @@ impl Prepared {
     pub fn update(&self, weights: &Span, stream: Stream) -> Result<(), Error> {
         let on_host = self.is_on_host(&[*weights])?;
         if on_host {
-            host::check([(weights, "readable")])?;
+            host::check([weights])?;
         }
         self.device.run(|| {
             let mut copy = None;
@@ -121,7 +121,7 @@ impl Prepared {
     pub fn forward(&self, tokens: &Tokens, stream: Stream) -> Result<(), Error> {
         let on_host = self.is_on_host(&[tokens.x, tokens.output])?;
         if on_host {
-            host::check([(&tokens.x, "readable"), (&tokens.output, "writable")])?;
+            host::check([&tokens.x, &tokens.output])?;
         }
         tokens.check_overlap(None)?;
         let parts = self.workspace.parts();

@@ -43,7 +43,7 @@ pub fn solve(driver: &'static Driver, tokens: &Tokens, weights: &Span, precision
             if common.managed { device.run(|| wait(Stream::LEGACY)) } else { Ok(()) }
         }
         Place::Host => {
-            host::check([(&tokens.x, "readable"), (weights, "readable"), (&tokens.output, "writable")])?;
+            host::check([&tokens.x, weights, &tokens.output])?;
             tokens.check_overlap(Some(weights))?;
             let device = driver.current_device();
             device
