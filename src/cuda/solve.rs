@@ -10,7 +10,7 @@ use super::graph::Graphs;
 use super::launchers::End;
 use super::memory::{Buffer, copy_in, staged, wait};
 use super::pointer::{Place, common_place};
-use super::workspace::{Purpose, Workspace};
+use super::workspace::{Parts, Purpose, Workspace};
 use crate::dims::D;
 use crate::error::Error;
 use crate::host;
@@ -92,7 +92,7 @@ impl Solver {
         let stream = Stream::LEGACY;
         let (batch, seq_len, guarded) = (tokens.batch, tokens.seq_len, precision != SolvePrecision::Exact);
         let shape = Shape { batch, seq_len, causal: false, prepared: false, precision, guarded, rescued: false };
-        let parts = self.workspace_for(device, shape.rows())?.parts();
+        let parts = self.parts_for(device, shape.rows())?;
         let done = self.end_of_calls(device)?;
         let scratch = if on_host || tokens.is_misaligned() {
             Buffer::at_least(
@@ -131,20 +131,23 @@ impl Solver {
         Ok(done)
     }
 
-    fn workspace_for(&mut self, device: &'static Device, rows: usize) -> Result<&Workspace, Error> {
-        if self.workspace.as_ref().is_none_or(|workspace| workspace.rows() < rows) {
-            // Earlier calls may still be running in the old one.
-            wait(Stream::LEGACY)?;
-            self.graphs.clear();
-            let larger = match Workspace::new(device, rows.next_multiple_of(ROWS_STEP), Purpose::Stateless) {
-                Err(Error::OutOfMemory { .. }) => {
-                    self.workspace = None;
-                    Workspace::new(device, rows, Purpose::Stateless)
-                }
-                other => other,
-            }?;
-            self.workspace = Some(larger);
+    /// Those of a workspace that has room for so many rows.
+    fn parts_for(&mut self, device: &'static Device, rows: usize) -> Result<Parts, Error> {
+        if let Some(workspace) = &self.workspace
+            && workspace.rows() >= rows
+        {
+            return Ok(workspace.parts());
         }
-        self.workspace.as_ref().ok_or(Error::OutOfMemory { what: "the workspace", bytes: Workspace::bytes(rows) })
+        // Earlier calls may still be running in the old one.
+        wait(Stream::LEGACY)?;
+        self.graphs.clear();
+        let larger = match Workspace::new(device, rows.next_multiple_of(ROWS_STEP), Purpose::Stateless) {
+            Err(Error::OutOfMemory { .. }) => {
+                self.workspace = None;
+                Workspace::new(device, rows, Purpose::Stateless)
+            }
+            other => other,
+        }?;
+        Ok(self.workspace.insert(larger).parts())
     }
 }
