@@ -113,6 +113,17 @@ impl Gemm {
         }
     }
 
+    /// Its launch, for error messages.
+    #[must_use]
+    pub fn what(self) -> &'static str {
+        match self {
+            Self::Qkv => "launch of the QKV product",
+            Self::AttnProj => "launch of the attention projection",
+            Self::Fc => "launch of the first feed-forward product",
+            Self::Proj => "launch of the second feed-forward product",
+        }
+    }
+
     /// Rows of its weights.
     #[must_use]
     pub fn depth(self) -> usize {

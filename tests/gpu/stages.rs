@@ -38,7 +38,7 @@ fn kernels(arch: Arch) -> &'static Portable {
 /// Every parameter of a portable kernel is an address or an int.
 fn run(arch: Arch, planned: &Launch, arguments: &[u64]) {
     let step = Step {
-        what: planned.stage.name(),
+        what: planned.stage.what(),
         function: kernels(arch).get(planned.kernel),
         grid: planned.grid,
         threads: planned.threads,

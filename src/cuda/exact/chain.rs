@@ -85,10 +85,7 @@ impl Kernel {
             Self::Norm1 => "launch of LN1",
             Self::Norm2 => "launch of LN2",
             Self::Attention => "launch of attention",
-            Self::Product(Gemm::Qkv, _) => "launch of the QKV product",
-            Self::Product(Gemm::AttnProj, _) => "launch of the attention projection",
-            Self::Product(Gemm::Fc, _) => "launch of the FC product",
-            Self::Product(Gemm::Proj, _) => "launch of the last product",
+            Self::Product(gemm, _) => gemm.what(),
         }
     }
 

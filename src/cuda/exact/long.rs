@@ -4,6 +4,7 @@
 use super::work::{Call, FORMS, Slabs, Work};
 use super::{chain, form};
 use crate::cuda::arch::Arch;
+use crate::cuda::block::Gemm;
 use crate::cuda::launch::{Arguments, Edge, Function, Residency, Step};
 use crate::cuda::modules::Modules;
 use crate::dims::D;
@@ -132,12 +133,12 @@ impl Kernel {
     fn what(self) -> &'static str {
         match self {
             Self::Begin => "launch of LN1 and the split of weights",
-            Self::Qkv(_) => "launch of the QKV product",
+            Self::Qkv(_) => Gemm::Qkv.what(),
             Self::Attention | Self::AttentionHalves => "launch of attention",
-            Self::AttnProj(_) => "launch of the attention projection",
+            Self::AttnProj(_) => Gemm::AttnProj.what(),
             Self::Norm2 => "launch of LN2",
-            Self::Fc(_) => "launch of the FC product",
-            Self::Proj(_) => "launch of the last product",
+            Self::Fc(_) => Gemm::Fc.what(),
+            Self::Proj(_) => Gemm::Proj.what(),
         }
     }
 

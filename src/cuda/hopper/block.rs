@@ -1,6 +1,6 @@
 //! The Hopper block: each launch of the plan with its tensor maps and its struct of arguments, as cuda/ declares them.
 
-use super::kernels::Kernels;
+use super::kernels::{self, Kernels};
 use super::packed::Packed;
 use super::plan::product::Tile;
 use super::plan::qkv_attention::ROWS as ATTENDED_ROWS;
@@ -39,33 +39,7 @@ pub fn steps(
     buffers: &Buffers,
     alone: bool,
 ) -> Result<Vec<Step>, Error> {
-    // The statistics of a row lie as far apart as the attention projection has tiles in it.
-    let row_tiles = launches.iter().find_map(|launch| match launch.kernel {
-        Kernel::Gemm { gemm: Gemm::AttnProj, tile } => Some(D / product::tiles(Gemm::AttnProj)[tile].n),
-        Kernel::AttentionProj { .. } => Some(ROW_TILES),
-        _ => None,
-    });
-    let alarms = if shape.prepared { 0 } else { buffers.parts.alarms };
-    let fused = launches.iter().any(|launch| matches!(launch.kernel, Kernel::QkvAttention { .. }));
-    let attn_early = shape.prepared
-        || fused
-        || launches.iter().any(|launch| {
-            matches!(launch.kernel, Kernel::Attention { .. }) && launch.cast.start >= CHUNKS_QKV + CHUNKS_ATTN
-        });
-    let row_tiles = row_tiles.unwrap_or(0) as u32;
-    let apart = launches.iter().find_map(|launch| match launch.kernel {
-        Kernel::Apart { tile } => Some(D / product::tiles(Gemm::AttnProj)[tile].n),
-        _ => None,
-    });
-    let apart = apart.unwrap_or(0) as u32;
-    let packed = if shape.prepared { Packed::kept(&buffers.parts) } else { Packed::of_call(buffers, launches) };
-    let lengths = launches
-        .iter()
-        .any(|launch| matches!(launch.kernel, Kernel::Attention { form, .. } if ATTENTION[form].wants_lengths()));
-    let longest_rows = if lengths { buffers.parts.longest_rows } else { 0 };
-    let proj_rows = plan::proj_rows_before_fc(launches);
-    let call =
-        Call { buffers, shape, alarms, packed, row_tiles, apart, attn_early, proj_rows, alone, fused, longest_rows };
+    let call = Call::new(shape, buffers, launches, alone);
     launches.iter().map(|launch| call.step(kernels, launch)).collect()
 }
 
@@ -74,22 +48,11 @@ pub fn prepare(kernels: &Kernels, buffers: &Buffers) -> Result<Vec<Step>, Error>
     let precision = SolvePrecision::Fast;
     let shape =
         Shape { batch: 0, seq_len: 0, causal: false, prepared: false, precision, guarded: false, rescued: false };
+    let launches = plan::prepare();
     let packed = Packed::kept(&buffers.parts);
-    let call = Call {
-        buffers,
-        shape,
-        alarms: 0,
-        packed,
-        row_tiles: 0,
-        apart: 0,
-        attn_early: false,
-        proj_rows: 0,
-        alone: false,
-        fused: false,
-        longest_rows: 0,
-    };
+    let call = Call { alarms: 0, packed, ..Call::new(shape, buffers, &launches, false) };
     let wanted = |launch: &&Launch| launch.kernel == Kernel::FewPrepare || buffers.parts.packed != 0;
-    plan::prepare().iter().filter(wanted).map(|launch| call.step(kernels, launch)).collect()
+    launches.iter().filter(wanted).map(|launch| call.step(kernels, launch)).collect()
 }
 
 /// What every launch of a call shares.
@@ -99,6 +62,7 @@ struct Call<'a> {
     /// Where kernels that read the weights raise alarms, or 0
     alarms: u64,
     packed: Packed,
+    /// Tiles of a row in the attention projection, which is how far apart the statistics of a row lie, or 0
     row_tiles: u32,
     /// Tiles of a row in the attention projection where LN2 is folded into the weights and its blocks do not wait for each other, else 0
     apart: u32,
@@ -114,59 +78,68 @@ struct Call<'a> {
     longest_rows: u64,
 }
 
-impl Call<'_> {
+impl<'a> Call<'a> {
+    fn new(shape: Shape, buffers: &'a Buffers, launches: &[Launch], alone: bool) -> Self {
+        let any = |has: fn(&Launch) -> bool| launches.iter().any(has);
+        let row_tiles = launches.iter().find_map(|launch| match launch.kernel {
+            Kernel::Gemm { gemm: Gemm::AttnProj, tile } => Some(D / product::tiles(Gemm::AttnProj)[tile].n),
+            Kernel::AttentionProj { .. } => Some(ROW_TILES),
+            _ => None,
+        });
+        let apart = launches.iter().find_map(|launch| match launch.kernel {
+            Kernel::Apart { tile } => Some(D / product::tiles(Gemm::AttnProj)[tile].n),
+            _ => None,
+        });
+        let fused = any(|launch| matches!(launch.kernel, Kernel::QkvAttention { .. }));
+        let attention_casts_others = any(|launch| {
+            matches!(launch.kernel, Kernel::Attention { .. }) && launch.cast.start >= CHUNKS_QKV + CHUNKS_ATTN
+        });
+        let lengths =
+            any(|launch| matches!(launch.kernel, Kernel::Attention { form, .. } if ATTENTION[form].wants_lengths()));
+        Self {
+            buffers,
+            shape,
+            alarms: if shape.prepared { 0 } else { buffers.parts.alarms },
+            packed: if shape.prepared { Packed::kept(&buffers.parts) } else { Packed::of_call(buffers, launches) },
+            row_tiles: row_tiles.unwrap_or(0) as u32,
+            apart: apart.unwrap_or(0) as u32,
+            attn_early: shape.prepared || fused || attention_casts_others,
+            proj_rows: plan::proj_rows_before_fc(launches),
+            alone,
+            fused,
+            longest_rows: if lengths { buffers.parts.longest_rows } else { 0 },
+        }
+    }
+
     fn step(&self, kernels: &Kernels, launch: &Launch) -> Result<Step, Error> {
-        let (what, arguments) = match launch.kernel {
-            Kernel::CastLayernorm => ("launch of the weight cast and LN1", self.cast_layernorm(launch)),
-            Kernel::LayernormVectors | Kernel::Layernorm => ("launch of LN1", self.cast_layernorm(launch)),
-            Kernel::Gemm { gemm, tile } => (product_name(gemm), self.gemm(launch, gemm, &product::tiles(gemm)[tile])?),
-            Kernel::Direct { gemm } => (product_name(gemm), self.direct(gemm)?),
-            Kernel::Shared { form } => (product_name(SHARED[form].gemm), self.shared(launch, &SHARED[form])?),
-            Kernel::Attention { form, causal } => ("launch of attention", self.attention(launch, form, causal)?),
-            Kernel::QkvAttention { .. } => ("launch of the QKV product and attention", self.qkv_attention(launch)?),
-            Kernel::AttentionProj { form } => {
-                ("launch of attention and its projection", self.attention_proj(launch, form)?)
-            }
-            Kernel::Few { weights, tile } => ("launch of the block for few tokens", self.few(weights, tile)?),
-            Kernel::FewPrepare => {
-                ("launch of the weight cast", Arguments::each(&[self.buffers.weights, self.buffers.parts.few_weights]))
-            }
-            Kernel::TransposeQkv => (
-                "launch of the transposition of W_qkv",
-                Arguments::each(&[self.buffers.weights, self.buffers.parts.qkv_transposed]),
-            ),
-            Kernel::FoldLayernorm2 => {
-                let Buffers { weights, parts, .. } = self.buffers;
-                let arguments = Arguments::each(&[*weights, parts.packed, parts.vectors, parts.alarms]);
-                ("launch of LN2's fold into the weights", arguments)
-            }
-            Kernel::FcScaled { tile } => {
-                (product_name(Gemm::Fc), self.gemm(launch, Gemm::Fc, &product::tiles(Gemm::Fc)[tile])?)
-            }
-            Kernel::Apart { tile } => (
-                product_name(Gemm::AttnProj),
-                self.gemm(launch, Gemm::AttnProj, &product::tiles(Gemm::AttnProj)[tile])?,
-            ),
-        };
-        let first = matches!(
-            launch.kernel,
-            Kernel::CastLayernorm
-                | Kernel::LayernormVectors
-                | Kernel::Layernorm
-                | Kernel::Few { .. }
-                | Kernel::FewPrepare
-                | Kernel::TransposeQkv
-                | Kernel::FoldLayernorm2
-        );
         Ok(Step {
-            what,
+            what: kernels::what(launch.kernel),
             function: kernels.get(launch.kernel),
             grid: launch.grid,
             threads: launch.threads,
             shared: launch.shared,
-            edge: if first { Edge::Full } else { Edge::Programmatic },
+            edge: if launch.kernel.comes_first() { Edge::Full } else { Edge::Programmatic },
             residency: if launch.kernel.is_resident(self.alone) { Residency::Cooperative } else { Residency::Any },
-            arguments,
+            arguments: self.arguments(launch)?,
+        })
+    }
+
+    fn arguments(&self, launch: &Launch) -> Result<Arguments, Error> {
+        let Buffers { weights, parts, .. } = self.buffers;
+        Ok(match launch.kernel {
+            Kernel::CastLayernorm | Kernel::LayernormVectors | Kernel::Layernorm => self.cast_layernorm(launch),
+            Kernel::Gemm { gemm, tile } => self.gemm(launch, gemm, tile)?,
+            Kernel::FcScaled { tile } => self.gemm(launch, Gemm::Fc, tile)?,
+            Kernel::Apart { tile } => self.gemm(launch, Gemm::AttnProj, tile)?,
+            Kernel::Direct { gemm } => self.direct(gemm)?,
+            Kernel::Shared { form } => self.shared(launch, &SHARED[form])?,
+            Kernel::Attention { form, causal } => self.attention(launch, form, causal)?,
+            Kernel::QkvAttention { .. } => self.qkv_attention(launch)?,
+            Kernel::AttentionProj { form } => self.attention_proj(launch, form)?,
+            Kernel::Few { weights, tile } => self.few(weights, tile)?,
+            Kernel::FewPrepare => Arguments::each(&[*weights, parts.few_weights]),
+            Kernel::TransposeQkv => Arguments::each(&[*weights, parts.qkv_transposed]),
+            Kernel::FoldLayernorm2 => Arguments::each(&[*weights, parts.packed, parts.vectors, parts.alarms]),
         })
     }
 
@@ -204,7 +177,8 @@ impl Call<'_> {
         Arguments::new().words(&first).words(&cast).words(&[*x_copy, output, facts, self.longest_rows, filled as u64])
     }
 
-    fn gemm(&self, launch: &Launch, gemm: Gemm, tile: &Tile) -> Result<Arguments, Error> {
+    fn gemm(&self, launch: &Launch, gemm: Gemm, tile: usize) -> Result<Arguments, Error> {
+        let tile = &product::tiles(gemm)[tile];
         let Buffers { x, output, parts: w, .. } = self.buffers;
         let rows = self.rows();
         let early = match gemm {
@@ -425,15 +399,5 @@ impl Call<'_> {
             views::stream(from, W_PROJ.offset, FFN, D, 8, (24, 4)).encode()?,
         ];
         Ok(arguments.maps(&maps.each_ref()))
-    }
-}
-
-/// For error messages.
-fn product_name(gemm: Gemm) -> &'static str {
-    match gemm {
-        Gemm::Qkv => "launch of the QKV product",
-        Gemm::AttnProj => "launch of the attention projection and LN2",
-        Gemm::Fc => "launch of the first feed-forward product",
-        Gemm::Proj => "launch of the second feed-forward product",
     }
 }

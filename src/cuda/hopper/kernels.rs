@@ -183,6 +183,27 @@ pub fn symbol(kernel: Kernel) -> String {
     }
 }
 
+/// Its launch, for error messages.
+#[must_use]
+pub fn what(kernel: Kernel) -> &'static str {
+    match kernel {
+        Kernel::CastLayernorm => "launch of the weight cast and LN1",
+        Kernel::LayernormVectors | Kernel::Layernorm => "launch of LN1",
+        Kernel::Gemm { gemm: Gemm::AttnProj, .. } => "launch of the attention projection and LN2",
+        Kernel::Gemm { gemm, .. } | Kernel::Direct { gemm } => gemm.what(),
+        Kernel::Shared { form } => SHARED[form].gemm.what(),
+        Kernel::FcScaled { .. } => Gemm::Fc.what(),
+        Kernel::Apart { .. } => Gemm::AttnProj.what(),
+        Kernel::Attention { .. } => "launch of attention",
+        Kernel::QkvAttention { .. } => "launch of the QKV product and attention",
+        Kernel::AttentionProj { .. } => "launch of attention, its projection and LN2",
+        Kernel::Few { .. } => "launch of the block for few tokens",
+        Kernel::FewPrepare => "launch of the weight cast",
+        Kernel::TransposeQkv => "launch of the transposition of W_qkv",
+        Kernel::FoldLayernorm2 => "launch of LN2's fold into the weights",
+    }
+}
+
 fn product_symbol(gemm: Gemm, kind: &str, tile: &Tile) -> String {
     let Tile { m, n, splits, .. } = tile;
     let swapped = if tile.swapped { "_swapped" } else { "" };

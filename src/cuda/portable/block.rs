@@ -27,7 +27,7 @@ pub fn steps(kernels: &Kernels, plan: &[Launch], buffers: &Buffers) -> Vec<Step>
     };
     plan.iter()
         .map(|launch| Step {
-            what: launch.stage.name(),
+            what: launch.stage.what(),
             function: kernels.get(launch.kernel),
             grid: launch.grid,
             threads: launch.threads,

@@ -31,17 +31,17 @@ pub enum Stage {
 impl Stage {
     /// For error messages.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub fn what(self) -> &'static str {
         match self {
             Self::Cast => "launch of the weight cast",
             Self::CastLayernorm1 => "launch of the weight cast and LN1",
             Self::Layernorm1 => "launch of LN1",
-            Self::Qkv => "launch of the QKV product",
+            Self::Qkv => Gemm::Qkv.what(),
             Self::Attention => "launch of attention",
-            Self::AttnProj => "launch of the attention projection",
+            Self::AttnProj => Gemm::AttnProj.what(),
             Self::Layernorm2 => "launch of LN2",
-            Self::Fc => "launch of the first feed-forward product",
-            Self::Proj => "launch of the second feed-forward product",
+            Self::Fc => Gemm::Fc.what(),
+            Self::Proj => Gemm::Proj.what(),
         }
     }
 }

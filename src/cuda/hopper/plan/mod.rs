@@ -86,6 +86,21 @@ impl Kernel {
             _ => false,
         }
     }
+
+    /// Whether it is the first of a call, or a step of a preparation: it starts when all before it has ended.
+    #[must_use]
+    pub fn comes_first(self) -> bool {
+        matches!(
+            self,
+            Self::CastLayernorm
+                | Self::LayernormVectors
+                | Self::Layernorm
+                | Self::Few { .. }
+                | Self::FewPrepare
+                | Self::TransposeQkv
+                | Self::FoldLayernorm2
+        )
+    }
 }
 
 /// One launch.
