@@ -10,10 +10,11 @@ use super::block::{self, Buffers, Shape};
 use super::device::Device;
 use super::driver::check;
 use super::exact::sleep::{Sleep, Waker};
-use super::launch::{Edge, Residency, Step, launch, raw};
+use super::launch::{Edge, Step, launch, raw};
 use super::launchers::Company;
 use super::lone::Lone;
 use super::memory::fill;
+use super::nodes::{add_empty_node, add_node, connect, name_on_device, parameters_of};
 use super::workspace::AWAKE;
 use crate::error::Error;
 use crate::options::Stream;
@@ -232,18 +233,7 @@ impl Graph {
             _ => None,
         };
         if let Some(idle) = idle {
-            let full = |before, after| connect(template, before, after, Edge::Full);
-            let last = match (waker, &graph.nodes[..]) {
-                (Some(Waker::Beside(..)), &[.., product, waker]) => full(waker, idle).map(|()| product)?,
-                (Some(Waker::Ahead(..)), &[.., product, waker]) => full(waker, product).map(|()| product)?,
-                (_, &[.., last]) => last,
-                _ => idle,
-            };
-            // The GPU passes over the node while the last kernel still runs, so the end of the graph is another.
-            connect(template, last, idle, Edge::Programmatic)?;
-            let end = add_empty_node(template)?;
-            full(last, end)?;
-            full(idle, end)?;
+            graph.end_behind(idle, waker)?;
         }
         // SAFETY: the graph was just built.
         check("cuGraphInstantiate", unsafe { sys::cuGraphInstantiateWithFlags(&mut graph.exec, template, 0) })?;
@@ -256,12 +246,28 @@ impl Graph {
         Ok(graph)
     }
 
+    /// Ends the graph behind its last kernel and behind a node that is passed over, the exact kernel that sleeps or an idle one. The GPU passes over it while
+    /// the last kernel still runs, so the end is another.
+    fn end_behind(&self, idle: sys::CUgraphNode, waker: Option<Waker>) -> Result<(), Error> {
+        let full = |before, after| connect(self.template, before, after, Edge::Full);
+        let last = match (waker, &self.nodes[..]) {
+            (Some(Waker::Beside(..)), &[.., product, waker]) => full(waker, idle).map(|()| product)?,
+            (Some(Waker::Ahead(..)), &[.., product, waker]) => full(waker, product).map(|()| product)?,
+            (_, &[.., last]) => last,
+            _ => idle,
+        };
+        connect(self.template, last, idle, Edge::Programmatic)?;
+        let end = add_empty_node(self.template)?;
+        full(last, end)?;
+        full(idle, end)
+    }
+
     /// Points the launches at the buffers of another call. Those already enqueued keep theirs.
     fn point_at(&mut self, addresses: Addresses) -> Result<(), Error> {
         let (exec, nodes) = (self.exec, &self.nodes);
         self.words.follow(&mut self.steps, self.addresses, addresses, |number, step| {
             let mut pointers = step.arguments.pointers();
-            let parameters = node_parameters(step, pointers.as_mut_ptr());
+            let parameters = parameters_of(step, pointers.as_mut_ptr());
             // SAFETY: a node of this graph; the driver copies the parameters.
             let result = unsafe { sys::cuGraphExecKernelNodeSetParams_v2(exec, nodes[number], &parameters) };
             check("cuGraphExecKernelNodeSetParams", result)
@@ -290,73 +296,4 @@ impl Drop for Graph {
             Ok(())
         });
     }
-}
-
-fn node_parameters(step: &Step, parameters: *mut *mut std::ffi::c_void) -> sys::CUDA_KERNEL_NODE_PARAMS {
-    sys::CUDA_KERNEL_NODE_PARAMS {
-        func: step.function.0,
-        gridDimX: step.grid[0],
-        gridDimY: step.grid[1],
-        gridDimZ: step.grid[2],
-        blockDimX: step.threads,
-        blockDimY: 1,
-        blockDimZ: 1,
-        sharedMemBytes: step.shared,
-        kernelParams: parameters,
-        extra: ptr::null_mut(),
-        kern: ptr::null_mut(),
-        ctx: ptr::null_mut(),
-    }
-}
-
-fn add_node(graph: sys::CUgraph, step: &Step) -> Result<sys::CUgraphNode, Error> {
-    let mut node = ptr::null_mut();
-    let mut pointers = step.arguments.pointers();
-    let parameters = node_parameters(step, pointers.as_mut_ptr());
-    // SAFETY: the driver copies the parameters.
-    let result = unsafe { sys::cuGraphAddKernelNode_v2(&mut node, graph, ptr::null(), 0, &parameters) };
-    check(step.what, result)?;
-    if step.residency == Residency::Cooperative {
-        // SAFETY: an attribute's value is plain numbers.
-        let mut value: sys::CUkernelNodeAttrValue = unsafe { std::mem::zeroed() };
-        value.cooperative = 1;
-        let attribute = sys::CUlaunchAttributeID_enum::CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
-        // SAFETY: the node was just added.
-        check("cuGraphKernelNodeSetAttribute", unsafe { sys::cuGraphKernelNodeSetAttribute(node, attribute, &value) })?;
-    }
-    Ok(node)
-}
-
-/// A node that only waits for others.
-fn add_empty_node(graph: sys::CUgraph) -> Result<sys::CUgraphNode, Error> {
-    let mut node = ptr::null_mut();
-    // SAFETY: adds to a graph that is being built.
-    check("cuGraphAddEmptyNode", unsafe { sys::cuGraphAddEmptyNode(&mut node, graph, ptr::null(), 0) })?;
-    Ok(node)
-}
-
-/// Lets kernels of its graph enable the node, and give it parameters, by the handle that this returns.
-fn name_on_device(node: sys::CUgraphNode) -> Result<u64, Error> {
-    // SAFETY: an attribute's value is plain numbers.
-    let mut value: sys::CUkernelNodeAttrValue = unsafe { std::mem::zeroed() };
-    value.deviceUpdatableKernelNode.deviceUpdatable = 1;
-    let attribute = sys::CUlaunchAttributeID_enum::CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE;
-    // SAFETY: a kernel node of a graph that is being built.
-    check("cuGraphKernelNodeSetAttribute", unsafe { sys::cuGraphKernelNodeSetAttribute(node, attribute, &value) })?;
-    // SAFETY: the same node; writes one value.
-    let result = unsafe { sys::cuGraphKernelNodeGetAttribute(node, attribute, &mut value) };
-    check("cuGraphKernelNodeGetAttribute", result)?;
-    // SAFETY: this attribute's member of the union.
-    Ok(unsafe { value.deviceUpdatableKernelNode.devNode } as u64)
-}
-
-fn connect(graph: sys::CUgraph, before: sys::CUgraphNode, after: sys::CUgraphNode, edge: Edge) -> Result<(), Error> {
-    // SAFETY: an edge is plain numbers; all zero is a full dependency.
-    let mut data: sys::CUgraphEdgeData = unsafe { std::mem::zeroed() };
-    if edge != Edge::Full {
-        data.from_port = sys::CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC as u8;
-        data.type_ = sys::CUgraphDependencyType_enum::CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC as u8;
-    }
-    // SAFETY: both nodes are of this graph.
-    check("cuGraphAddDependencies", unsafe { sys::cuGraphAddDependencies_v2(graph, &before, &after, &data, 1) })
 }

@@ -18,6 +18,7 @@ pub mod launchers;
 pub mod lone;
 pub mod memory;
 pub mod modules;
+mod nodes;
 pub mod pointer;
 pub mod portable;
 pub mod prepared;
