@@ -54,7 +54,9 @@ impl Block {
         match driver()? {
             Some(driver) => Prepared::create(driver, &weights, options).map(|block| Self::Cuda(Box::new(block))),
             None => match (options.device, Knobs::get()?.device) {
-                (Some(ordinal), Device::Any) => Err(Error::NoDevice(format!("options->device is {ordinal}"))),
+                (Some(ordinal), Device::Any) => {
+                    Err(Error::NoDevice(format!("options->device is {ordinal}, this process sees none")))
+                }
                 _ => Ok(Self::Cpu(CpuBlock { weights: RwLock::new(copy(&weights)?), options })),
             },
         }

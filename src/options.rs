@@ -48,7 +48,7 @@ impl BlockOptions {
                 _ => Some(usize::try_from(device).map_err(|_| invalid("options->device", device, "-1 or more"))?),
             },
             precision: SolvePrecision::from_number(precision)
-                .ok_or_else(|| invalid("options->precision", precision, "a solve_precision"))?,
+                .ok_or_else(|| invalid("options->precision", precision, "a solve_precision, 0 to 2"))?,
             causal: causal != 0,
             max_tokens: match usize::try_from(max_tokens) {
                 Ok(0) => default.max_tokens,

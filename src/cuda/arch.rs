@@ -84,6 +84,9 @@ mod tests {
 
     #[test]
     fn few_multiprocessors_are_not_hoppers() {
+        if Arch::built_in().count() < Arch::ALL.len() {
+            return;
+        }
         let best = |sms| Arch::best_for((9, 0), sms);
         assert_eq!(
             [132, 8, 7, 2, 1].map(best),
