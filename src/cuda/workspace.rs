@@ -73,13 +73,13 @@ const _: () = assert!(FEW_BYTES.is_multiple_of(256) && FEW_WEIGHTS_BYTES.is_mult
 /// Addresses of the parts, 0 for one that its purpose does without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
-    /// uint[128]: what the fast kernels found unusual about the weights (cuda/common/alarm.cuh), 0 while nothing is
+    /// `uint[128]`: what the fast kernels found unusual about the weights (cuda/common/alarm.cuh), 0 while nothing is
     pub alarms: u64,
-    /// half[7077888]: [`packed`]; for where calls of `solve()` have some of them on Hopper see hopper/packed.rs
+    /// `half[7077888]`: [`packed`]; for where calls of `solve()` have some of them on Hopper see hopper/packed.rs
     pub packed: u64,
     /// (3 D, D) half: W_qkv transposed; of a prepared block on Hopper only
     pub qkv_transposed: u64,
-    /// float[10048]: [`vectors`]
+    /// `float[10048]`: [`vectors`]
     pub vectors: u64,
     /// The few-token kernel's own; of Hopper only.
     pub few: u64,

@@ -81,12 +81,12 @@ pub enum Kernel {
     Attention,
     /// With half a tile of rows for each block
     AttentionHalves,
-    /// The attention projection, up to x1, cut as this one of [`ATTN_CUTS`].
+    /// The attention projection, up to x1, cut as this one of `ATTN_CUTS`.
     AttnProj(usize),
     Norm2,
     /// As [`Self::Qkv`].
     Fc(usize),
-    /// The last product, up to output, cut as this one of [`PROJ_CUTS`].
+    /// The last product, up to output, cut as this one of `PROJ_CUTS`.
     Proj(usize),
 }
 
