@@ -140,7 +140,7 @@ pub fn hard_names() -> impl Iterator<Item = (&'static str, &'static str)> {
     CONTRACT.iter().map(|(name, words, ..)| (*name, *words))
 }
 
-/// Random lengths are at most this.
+/// Two random lengths are at most this, one is above it.
 const LONGEST_RANDOM: usize = 1500;
 
 /// Those up to a length; on a smaller scale the longest one shrinks rather than be left out.
@@ -177,6 +177,10 @@ pub fn suite(suite: Suite, max_seq: usize, seed: u64) -> Vec<Case> {
         let seq = 1 + Stream::new(seed, 77).below(k, LONGEST_RANDOM.min(max_seq));
         cases.push(case(format!("random-{k}:{seq}"), seq, BIASED, Suite::Full, 2.0));
     }
+    if let Some(longer @ 1..) = max_seq.checked_sub(LONGEST_RANDOM) {
+        let seq = LONGEST_RANDOM + 1 + Stream::new(seed, 77).below(2, longer);
+        cases.push(case(format!("random-2:{seq}"), seq, BIASED, Suite::Full, 2.0));
+    }
     cases.extend(long.into_iter().map(official));
     if suite == Suite::Hard {
         cases.retain(|c| c.suite == Suite::Official);
@@ -208,6 +212,17 @@ mod tests {
         assert!(hard.iter().all(|n| official.contains(n) || !extreme.contains(n)), "a name means one input");
         assert_eq!(hard.len(), official.len() + CONTRACT.iter().map(|(_, _, lengths, _)| lengths.len()).sum::<usize>());
         assert!(suite(Suite::Full, 300, 1).iter().all(|c| c.seq <= 300));
+    }
+
+    #[test]
+    fn every_length_of_the_challenge_may_be_tried() {
+        let random = |max, seed| suite(Suite::Full, max, seed).into_iter().filter(|c| c.name.starts_with("random-"));
+        let longest = |seed| random(4096, seed).map(|c| c.seq).max().unwrap_or(0);
+        let lengths: Vec<usize> = (0..2000).map(longest).collect();
+        assert!(lengths.iter().all(|l| (LONGEST_RANDOM + 1..=4096).contains(l)));
+        assert!(lengths.iter().any(|l| *l < LONGEST_RANDOM + 20) && lengths.iter().any(|l| *l > 4096 - 20));
+        assert!(random(LONGEST_RANDOM, 1).count() == 2 && random(LONGEST_RANDOM + 1, 1).any(|c| c.seq == 1501));
+        assert!(suite(Suite::Full, 40, 1).iter().all(|c| c.seq <= 40));
     }
 
     #[test]
