@@ -1,5 +1,6 @@
 //! Candidates against each other: every round gives all of them the same inputs, in random order. The processes start
-//! anew for every sitting, in random order too, and there are as many sittings as it takes.
+//! anew for every sitting, in random order too, and there are as many sittings as it takes. No call on a CPU has inputs
+//! that a symmetry relates to those of another in its sitting.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::{Comparison, FEWEST, Tally};
 use crate::bank::Bank;
 use crate::binary::Library;
-use crate::content::Base;
+use crate::content::{Base, Content};
 use crate::grade::Plan;
 use crate::protocol::{Api, Device};
 use crate::reason::Failure;
@@ -85,6 +86,8 @@ pub struct Contest<'a, 'b> {
     /// How long runs are, where a round is a run and not a call.
     shapes: Vec<Option<Shape>>,
     bases: Arc<Vec<Base>>,
+    /// For rounds that are calls: no symmetry relates one to another, so whoever recognises those gains nothing.
+    contents: Vec<Content>,
     api: Api,
     stream: Stream,
     round: u64,
@@ -107,7 +110,12 @@ impl<'a, 'b> Contest<'a, 'b> {
             let run = plan.device == Device::Cuda;
             shapes.push(run.then(|| timing::shape(rig, &content).map(Shape::halved)).transpose()?);
         }
-        Ok(Self { rigs, shapes, bases, api: plan.api, stream, round: 0 })
+        let anew = |k: usize| {
+            let weights = bases[k % bases.len()].fresh(stream.child(2).child(k as u64)).weights;
+            bank.anew(seq, k as u64, Some(weights))
+        };
+        let contents = if plan.device == Device::Cuda { Vec::new() } else { (0..ROUNDS.1).map(anew).collect() };
+        Ok(Self { rigs, shapes, bases, contents, api: plan.api, stream, round: 0 })
     }
 
     /// Times of all candidates, round by round.
@@ -127,9 +135,7 @@ impl<'a, 'b> Contest<'a, 'b> {
     fn round(&mut self) -> Result<Option<Vec<f64>>, Failure> {
         self.round += 1;
         let s = self.stream.child(100 + self.round);
-        let runs = self.shapes[0].is_some();
-        let base = &self.bases[if runs { 0 } else { self.round as usize % self.bases.len() }];
-        let content = if runs { base.fresh_tokens(s) } else { base.fresh(s) };
+        let content = self.contents.pop().unwrap_or_else(|| self.bases[0].fresh_tokens(s));
         let mut times = vec![None; self.rigs.len()];
         for k in s.child(1).permutation(self.rigs.len()) {
             let (k, api) = (k as usize, self.api);
