@@ -49,6 +49,14 @@ pub struct Kind {
     pub headline: bool,
 }
 
+impl Kind {
+    /// Whether this was measured so.
+    fn is(&self, speed: &Speed) -> bool {
+        [&speed.cache, &speed.clock, &speed.method, &speed.weights]
+            == [self.cache, self.clock, self.method, self.weights]
+    }
+}
+
 /// What times say of a candidate, unless its threads may have been kept waiting for a processor so long that they say it of the machine.
 pub fn told_by_times(reason: Reason, message: String, by_the_machine: bool) -> Failure {
     if by_the_machine {
@@ -107,12 +115,12 @@ pub fn run(rig: &mut Rig, content: &Content, shape: Shape, api: Api, stream: Str
 }
 
 impl Grade<'_> {
-    /// Puts a measurement into the report.
+    /// Puts a measurement into the report, in the place of an earlier one of its kind.
     fn record(&mut self, seq: usize, kind: Kind, samples: Samples) {
         let summary = Summary::of(&samples.us);
         let share = |rates: &Rates| rates.floor_us(seq) / summary.median;
         let of_floor = self.plan.rates.as_ref().map(share);
-        self.report.speed.push(Speed {
+        let speed = Speed {
             seq,
             cache: kind.cache.into(),
             clock: kind.clock.into(),
@@ -127,7 +135,11 @@ impl Grade<'_> {
             samples: samples.us,
             clocks: samples.clocks,
             processes: samples.processes,
-        });
+        };
+        match self.report.speed.iter_mut().find(|s| s.seq == seq && kind.is(s)) {
+            Some(earlier) => *earlier = speed,
+            None => self.report.speed.push(speed),
+        }
     }
 
     /// The median of a measurement made before.
