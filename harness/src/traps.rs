@@ -87,11 +87,11 @@ fn near_duplicate(grade: &mut Grade<'_>, rig: &mut Rig, base: &Base, stream: Str
 }
 
 /// Changes single elements far too small a part of the buffers to be sampled, each with a large effect.
-fn one_element(grade: &mut Grade<'_>, rig: &mut Rig, base: &Base, stream: Stream) -> Sprung {
+pub fn one_element(grade: &mut Grade<'_>, rig: &mut Rig, base: &Base, stream: Stream) -> Sprung {
     let plain = base.plain();
     grade.checked(rig, plain, &Manner::CAREFUL)?;
     let mut x = plain.x.clone();
-    x[stream.below(0, SEQ * D)] += 8.0;
+    x[stream.below(0, plain.seq * D)] += 8.0;
     let changed_x = plain.changed(x, plain.weights.clone());
     grade.checked(rig, &changed_x, &Manner::CAREFUL)?;
     // Less in W_proj, where rounding of the operands grows with it.

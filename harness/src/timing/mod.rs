@@ -87,7 +87,11 @@ pub fn measure(grade: &mut Grade<'_>, rig: &mut Rig) -> Result<(), Failure> {
         }
         clocks::agree(grade, rig, seq).map_err(during)?;
         if grade.plan.traps {
-            // Who works on between calls may do so at some lengths only.
+            // Who remembers, or works on between calls, may do so at some lengths only. All calls since the times with fixed weights had the same ones.
+            let (bases, stream) = (grade.bank.bases(seq), grade.stream.child(82).child(seq as u64));
+            traps::one_element(grade, rig, &bases[0], stream)
+                .map_err(|f| f.during("one element changed"))
+                .map_err(during)?;
             traps::rests(rig).map_err(during)?;
         }
     }
