@@ -87,10 +87,20 @@ pub fn kept_waiting(pid: pid_t) -> Duration {
     paths.filter_map(|path| run_delay(&path.join("schedstat"))).sum()
 }
 
-/// The second of three numbers, in ns.
+/// Processor time of the first thread of a process, where the kernel counts it.
+pub fn first_thread(pid: pid_t) -> Option<Duration> {
+    scheduled(Path::new(&format!("/proc/{pid}/task/{pid}/schedstat")), 0)
+}
+
+/// How long a thread was ready to run while others had the processors.
 fn run_delay(file: &Path) -> Option<Duration> {
+    scheduled(file, 1)
+}
+
+/// One of three numbers, in ns.
+fn scheduled(file: &Path, number: usize) -> Option<Duration> {
     let text = std::fs::read_to_string(file).ok()?;
-    Some(Duration::from_nanos(text.split_whitespace().nth(1)?.parse().ok()?))
+    Some(Duration::from_nanos(text.split_whitespace().nth(number)?.parse().ok()?))
 }
 
 #[cfg(test)]

@@ -172,6 +172,12 @@ impl Session {
         guard::busy(self.child.id())
     }
 
+    /// The same without its first thread, which serves the grader.
+    pub fn busy_beside(&self) -> Option<Duration> {
+        let first = processes::first_thread(self.child.id() as libc::pid_t)?;
+        Some(self.busy().saturating_sub(first))
+    }
+
     /// How long its threads and this one have been kept waiting for a processor.
     pub fn kept_waiting(&self) -> Duration {
         processes::kept_waiting(self.child.id() as libc::pid_t)

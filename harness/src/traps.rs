@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::content::Base;
+use crate::content::{Base, Content};
 use crate::dims::{D, W_PROJ, W_QKV};
 use crate::grade::Grade;
 use crate::processes::ROUNDING;
-use crate::protocol::Device;
+use crate::protocol::{Api, Device};
 use crate::reason::{Failure, Reason};
 use crate::report::Trap;
 use crate::rig::{Manner, Rig};
@@ -31,6 +31,11 @@ const LOOKS: [Duration; 3] = [Duration::from_millis(150), Duration::from_millis(
 /// More of a processor than this is no rest.
 const RESTLESS: f64 = 0.03;
 const _: () = assert!(LOOKS[2].as_millis() as f64 * RESTLESS > ROUNDING.as_millis() as f64);
+
+/// So much work on new weights before a call is none worth a word: reading them takes longer.
+const AHEAD: Duration = Duration::from_millis(3);
+/// How long after a flush that is looked at.
+const AFTERWARDS: Duration = Duration::from_millis(20);
 
 /// What a trap found, in words.
 pub type Sprung = Result<String, Failure>;
@@ -162,6 +167,38 @@ pub fn rests(rig: &mut Rig) -> Sprung {
         100.0 * share
     );
     Err(Failure::new(Reason::DeferredWork, message))
+}
+
+/// New weights lie in shared memory before the clock of a call runs, and on a CPU the caches are flushed in between: whoever works on them there has that work
+/// left out of its time. Looked at beside a flush with the weights that were there.
+pub fn waits(grade: &Grade<'_>, rig: &mut Rig, base: &Base, stream: Stream) -> Sprung {
+    if grade.plan.device != Device::Cpu || grade.plan.api != Api::Solve {
+        return Ok("not looked at".into());
+    }
+    let mut more = Duration::ZERO;
+    for k in 0..LOOKS.len() as u64 {
+        let new = base.fresh(stream.child(k));
+        std::thread::sleep(SPINNING);
+        let (Some(without), Some(with)) = (beside(rig, None)?, beside(rig, Some(&new))?) else {
+            return Ok("this kernel does not tell".into());
+        };
+        more = with.0.saturating_sub(without.0.mul_f64(with.1.div_duration_f64(without.1)));
+        if more < AHEAD {
+            return Ok(format!("{:.1} ms of work on new weights before a call", more.as_secs_f64() * 1e3));
+        }
+    }
+    let ms = more.as_secs_f64() * 1e3;
+    let message = format!("{ms:.0} ms of work are done on new weights before a call, in which they do not count");
+    Err(Failure::new(Reason::DeferredWork, message))
+}
+
+/// What threads beside the one that flushes do from before these weights are there until after the flush, and how long that is.
+fn beside(rig: &mut Rig, weights: Option<&Content>) -> Result<Option<(Duration, Duration)>, Failure> {
+    let (start, before) = (Instant::now(), rig.busy_beside());
+    rig.announce(weights)?;
+    std::thread::sleep(AFTERWARDS);
+    let after = rig.busy_beside();
+    Ok(before.zip(after).map(|(before, after)| (after.saturating_sub(before), start.elapsed())))
 }
 
 fn time(done: &crate::rig::Done) -> f64 {

@@ -278,6 +278,33 @@ impl Rig {
         Ok(called(reply)?.pending_us)
     }
 
+    /// What is done before a call on a CPU with new weights, or with those that are there, and behind a flush; but no call follows.
+    pub fn announce(&mut self, weights: Option<&Content>) -> Result<(), Failure> {
+        self.calls += 1;
+        let stream = self.stream.child(self.calls);
+        // In place: whoever waits for new weights looks where the old ones are.
+        let place = self.weights.as_ref().map_or_else(|| self.arena.weights(stream), |(place, _)| *place);
+        if let Some(content) = weights {
+            self.write_weights(place, content)?;
+        }
+        let (x, output) = self.arena.tokens(1, stream);
+        let mut call = Call {
+            seq: 1,
+            x: x.at,
+            output: output.at,
+            weights: place.at,
+            weights_changed: false,
+            snapshot: None,
+            flush: true,
+            spin_us: 0,
+            repeat: 0,
+            wait_each: false,
+            patches: Vec::new(),
+            beside: (0, 0),
+        };
+        self.beforehand(&mut call).map(|_| ())
+    }
+
     fn waited(&self) -> Duration {
         if self.device == Device::Cpu { self.session.kept_waiting() } else { Duration::ZERO }
     }
@@ -293,10 +320,15 @@ impl Rig {
             Some((place, _)) if stream.below(9, 4) > 0 => *place,
             _ => self.arena.weights(stream),
         };
+        self.write_weights(place, content)?;
+        Ok((place, true))
+    }
+
+    fn write_weights(&mut self, place: Place, content: &Content) -> Result<(), Failure> {
         self.memory.write(place.at, &content.weights)?;
         self.guard(place)?;
         self.weights = Some((place, content.weights.clone()));
-        Ok((place, true))
+        Ok(())
     }
 
     /// The next call finds its weights elsewhere.
@@ -314,6 +346,11 @@ impl Rig {
     /// Processor time that the candidate's process has taken so far.
     pub fn busy(&self) -> Duration {
         self.session.busy()
+    }
+
+    /// The same without the thread that serves the grader; nothing where the kernel does not tell.
+    pub fn busy_beside(&self) -> Option<Duration> {
+        self.session.busy_beside()
     }
 
     /// What the candidate printed.

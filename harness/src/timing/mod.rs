@@ -93,6 +93,7 @@ pub fn measure(grade: &mut Grade<'_>, rig: &mut Rig) -> Result<(), Failure> {
                 .map_err(|f| f.during("one element changed"))
                 .map_err(during)?;
             traps::rests(rig).map_err(during)?;
+            traps::waits(grade, rig, &bases[1], stream).map_err(during)?;
         }
     }
     Ok(())
