@@ -93,22 +93,33 @@ fn near_duplicate(grade: &mut Grade<'_>, rig: &mut Rig, base: &Base, stream: Str
 
 /// Changes single elements far too small a part of the buffers to be sampled, each with a large effect.
 pub fn one_element(grade: &mut Grade<'_>, rig: &mut Rig, base: &Base, stream: Stream) -> Sprung {
-    let plain = base.plain();
-    grade.checked(rig, plain, &Manner::CAREFUL)?;
-    let mut x = plain.x.clone();
-    x[stream.below(0, plain.seq * D)] += 8.0;
-    let changed_x = plain.changed(x, plain.weights.clone());
-    grade.checked(rig, &changed_x, &Manner::CAREFUL)?;
-    // Less in W_proj, where rounding of the operands grows with it.
-    for (k, (p, by)) in [(W_QKV, 8.0), (W_PROJ, 1.0)].into_iter().enumerate() {
-        let mut weights = plain.weights.to_vec();
-        // In W_qkv a column of V: Q and K hardly matter where attention is flat.
-        let (row, column) = (stream.below(2 + k as u64, p.rows), p.cols - 1 - stream.below(4 + k as u64, D));
-        weights[p.offset + row * p.cols + column] += by;
-        let content = plain.changed(plain.x.clone(), Arc::new(weights));
-        grade.checked(rig, &content, &Manner::CAREFUL)?;
+    grade.checked(rig, base.plain(), &Manner::CAREFUL)?;
+    for k in 0..ELEMENTS {
+        grade.checked(rig, &changed_element(base, k, stream), &Manner::CAREFUL)?;
     }
     Ok("1 of x, 1 of W_qkv, 1 of W_proj".into())
+}
+
+/// Elements that are changed, one at a time.
+const ELEMENTS: u64 = 3;
+
+/// A base with one element changed: of x, of W_qkv, of W_proj.
+fn changed_element(base: &Base, k: u64, stream: Stream) -> Content {
+    let plain = base.plain();
+    if k == 0 {
+        let mut x = plain.x.clone();
+        // Of a row that is checked: where there are many, others hardly see it.
+        let row = plain.rows[stream.below(0, plain.rows.len())];
+        x[row * D + stream.below(1, D)] += 8.0;
+        return plain.changed(x, plain.weights.clone());
+    }
+    // Less in W_proj, where rounding of the operands grows with it.
+    let (p, by) = if k == 1 { (W_QKV, 8.0) } else { (W_PROJ, 1.0) };
+    let mut weights = plain.weights.to_vec();
+    // In W_qkv a column of V: Q and K hardly matter where attention is flat.
+    let (row, column) = (stream.below(1 + k, p.rows), p.cols - 1 - stream.below(3 + k, D));
+    weights[p.offset + row * p.cols + column] += by;
+    plain.changed(plain.x.clone(), Arc::new(weights))
 }
 
 /// The first content again after others, in other places and with its weights rewritten.
@@ -203,4 +214,34 @@ fn beside(rig: &mut Rig, weights: Option<&Content>) -> Result<Option<(Duration, 
 
 fn time(done: &crate::rig::Done) -> f64 {
     done.called.device_us.unwrap_or_else(|| done.us())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bank::Bank;
+    use crate::check;
+    use crate::oracle::{self, Operands};
+
+    #[test]
+    fn a_changed_element_shows_at_every_length_and_leaves_room_for_coarse_operands() {
+        let mut bank = Bank::new(1);
+        for seq in [1, 48, 390, 1500] {
+            let bases = bank.bases(seq);
+            let plain = bases[0].plain();
+            for k in 0..ELEMENTS {
+                let content = changed_element(&bases[0], k, Stream::new(seq as u64, k));
+                let (rows, x) = (&content.rows, &content.x);
+                let of_rows: Vec<f32> = rows.iter().flat_map(|&row| x[row * D..][..D].to_vec()).collect();
+                let all: Vec<usize> = (0..rows.len()).collect();
+                let judged = |got: &[f32]| {
+                    content.judge(&check::compare(got, &content.expected, &of_rows, &all, content.limits.slack))
+                };
+                let coarse = oracle::emulate(x, &content.weights, rows, Operands::Fp16);
+                assert!(judged(&coarse).is_ok(), "{seq} tokens, element {k}: {:?}", judged(&coarse));
+                let stale: Vec<f32> = plain.expected.iter().map(|&v| v as f32).collect();
+                assert!(judged(&stale).is_err(), "{seq} tokens, element {k}");
+            }
+        }
+    }
 }
