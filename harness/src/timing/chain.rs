@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::{Kind, Samples, clocks, looks, trades};
 use crate::content::Content;
 use crate::grade::Grade;
-use crate::reason::Failure;
+use crate::reason::{Failure, Reason};
 use crate::rig::{Changes, Done, Manner, Rig};
 use crate::rng::Stream;
 
@@ -21,6 +21,8 @@ const QUEUED: usize = 96;
 const LONGEST_SPIN: f64 = 20_000.0;
 /// Runs that are timed, at least so many in all and of each process, so that its own speed is known; and runs that are looked into.
 const RUNS: (usize, usize, usize) = (15, 3, 6);
+/// Processes whose runs on repeated inputs are held against runs on new ones: so many at each length, drawn.
+const TRADING: usize = 2;
 /// After so many runs of a process its weights go elsewhere: where they lie is worth up to 3 % (H200, 16 rows).
 const RUNS_A_PLACE: usize = 4;
 
@@ -84,8 +86,12 @@ pub fn measure(grade: &mut Grade<'_>, rig: &mut Rig, others: &mut [Rig], seq: us
         Err(failure) => return Err(failure),
     };
     grade.record(seq, KIND, samples);
-    let shape = shape(rig, grade.bank.bases(seq)[0].plain())?;
-    trades::same_time(grade, rig, seq, shape, false)?;
+    // Half of the processes make the median, and which of them skip work is for the candidate to choose.
+    for which in stream.child(3).permutation(rigs.len()).into_iter().take(TRADING) {
+        let rig = &mut *rigs[which as usize];
+        let shape = shape(rig, grade.bank.bases(seq)[0].plain())?;
+        trade(grade, rig, seq, shape, false)?;
+    }
     if grade.plan.singles { one_by_one(grade, rig, seq) } else { Ok(()) }
 }
 
@@ -147,6 +153,19 @@ fn look_into(
     Ok((done, changes))
 }
 
+/// Runs on repeated inputs beside runs on new ones.
+fn trade(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize, shape: Shape, wait_each: bool) -> Result<(), Failure> {
+    let weights = grade.bank.bases(seq)[0].plain().weights.clone();
+    let content = grade.bank.anew(seq, 0, Some(weights));
+    let stream = grade.stream.child(74).child(seq as u64).child(u64::from(wait_each));
+    trades::same_time(rig, &content, shape, wait_each, stream).map_err(|failure| match failure.reason {
+        Reason::WrongAnswer | Reason::NotFiniteOrUnwritten => {
+            grade.diagnose(&content, failure).during("after a run of calls")
+        }
+        _ => failure,
+    })
+}
+
 /// From the call until everything has finished, again and again.
 fn one_by_one(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize) -> Result<(), Failure> {
     let bases = grade.bank.bases(seq);
@@ -167,7 +186,7 @@ fn one_by_one(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize) -> Result<(), Fa
         }
     }
     grade.record(seq, WAITED, samples);
-    trades::same_time(grade, rig, seq, Shape { calls, spin_us: 0 }, true)
+    trade(grade, rig, seq, Shape { calls, spin_us: 0 }, true)
 }
 
 /// Runs long enough to be steady; short ones, behind a longer spin, where launching is the slower part.

@@ -101,6 +101,7 @@ pub fn measure(grade: &mut Grade<'_>, rig: &mut Rig) -> Result<(), Failure> {
 
 /// How long the runs of a candidate are to be.
 pub use chain::{Shape, shape};
+pub use trades::same_time as same_time_on_new_rows;
 
 /// A run of calls on this content, and the time of one of them. One run in four is looked into instead.
 pub fn run(rig: &mut Rig, content: &Content, shape: Shape, api: Api, stream: Stream) -> Result<Option<f64>, Failure> {

@@ -2,7 +2,7 @@
 //! the inputs of the call before. Who compares all inputs on the GPU, in whatever order, and leaves out what was computed before is faster in the latter.
 
 use super::Shape;
-use crate::grade::Grade;
+use crate::content::Content;
 use crate::inputs;
 use crate::reason::{Failure, Reason};
 use crate::rig::{Changes, Manner, Rig};
@@ -18,27 +18,24 @@ const SKIPPED: f64 = 0.85;
 /// Rounds that must all look odd before anything is said.
 const ROUNDS: u64 = 3;
 
-/// Runs of calls back to back, or each waited for, take the same time whether their inputs change or not.
+/// Runs of calls back to back, or each waited for, take the same time whether their inputs change or not. `content`: new itself, as who knows the last inputs of
+/// a run could leave out all calls on others.
 pub fn same_time(
-    grade: &mut Grade<'_>,
     rig: &mut Rig,
-    seq: usize,
+    content: &Content,
     shape: Shape,
     wait_each: bool,
+    stream: Stream,
 ) -> Result<(), Failure> {
-    let weights = grade.bank.bases(seq)[0].plain().weights.clone();
-    // New itself: who knows the last inputs of a run could leave out all calls on others.
-    let content = grade.bank.anew(seq, 0, Some(weights));
-    let stream = grade.stream.child(74).child(seq as u64).child(u64::from(wait_each));
     let mut message = String::new();
     for round in 0..ROUNDS {
         let mut times = [Vec::new(), Vec::new()];
         for (k, which) in stream.child(round).permutation(2 * RUNS).into_iter().enumerate() {
             let (s, new) = (stream.child(100 + round).child(k as u64), which as usize % 2);
             let manner = Manner { wait_each, ..shape.at_most(CALLS).drawn(s.child(1)).manner() };
-            let changes = trades(seq, manner.repeat, new == 1, s.child(2));
-            let done = rig.call_changing(&content, &manner, &changes)?;
-            content.judge(&done.accuracy).map_err(|f| grade.diagnose(&content, f).during("after a run of calls"))?;
+            let changes = trades(content.seq, manner.repeat, new == 1, s.child(2));
+            let done = rig.call_changing(content, &manner, &changes)?;
+            content.judge(&done.accuracy)?;
             let us = if wait_each { done.called.wall_us } else { done.called.device_us.unwrap_or(f64::NAN) };
             times[new].push(us / manner.repeat as f64);
         }
@@ -69,7 +66,6 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::content::Content;
     use crate::contract::Limits;
     use crate::dims::D;
 

@@ -48,7 +48,9 @@ pub fn compare(
         for i in open {
             let seq = plan.seqs[i];
             ui.step(&format!("comparing at seq {seq}"));
-            let times = Contest::new(&mut rigs, plan, bank, seq, stream.child(seq as u64))?.times()?;
+            let mut contest = Contest::new(&mut rigs, plan, bank, seq, stream.child(seq as u64))?;
+            let times = contest.times()?;
+            contest.repeats(bank, candidates)?;
             for (tally, ratios) in tallies[i].iter_mut().zip(against_first(&times)) {
                 tally.add(ratios, stream);
             }
@@ -129,6 +131,19 @@ impl<'a, 'b> Contest<'a, 'b> {
             }
         }
         Ok(times)
+    }
+
+    /// Whether all do the work of a run although its inputs come again, as they did in those that were timed.
+    fn repeats(&mut self, bank: &mut Bank, candidates: &[(String, Library)]) -> Result<(), Failure> {
+        let plain = self.bases[0].plain();
+        for ((rig, shape), (name, _)) in self.rigs.iter_mut().zip(&self.shapes).zip(candidates) {
+            if let &Some(shape) = shape {
+                let content = bank.anew(plain.seq, 0, Some(plain.weights.clone()));
+                let stream = self.stream.child(3);
+                timing::same_time_on_new_rows(rig, &content, shape, false, stream).map_err(|f| f.during(name))?;
+            }
+        }
+        Ok(())
     }
 
     /// One round: the time of each, unless it was a round to look into what the candidates do.
