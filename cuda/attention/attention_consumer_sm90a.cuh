@@ -47,7 +47,7 @@ struct AttentionConsumer {
     asm volatile("" : "+r"(q_low), "+r"(k_low));  // else they are worked out anew for each tile
   }
 
-  // Read anew where it is wanted: no register is spent on it in the loop. PTX ISA 9.0, 10 special registers
+  // Read anew where it is wanted: no register is spent on it in the loop. PTX ISA 9.0, 10.3 %laneid
   static __device__ __forceinline__ int lane() {
     int lane;
     asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));

@@ -6,7 +6,7 @@
 
    A block has the 64 ROW_GROUPS query rows that attention_work names. One warp keeps a ring of K and V tiles full, one
    warpgroup for each 64 rows (or, with KEY_GROUPS, for each share of the keys of the same 64 rows) does the rest. The producer sits in a warpgroup of
-   its own because registers are given to warpgroups: 24 for it, what remains for the consumers.
+   its own because registers are given to warpgroups: 32 or 40 for it, what remains for the consumers.
 
    Limiter: the tensor cores and the exponentials (16 a clock) need the same 8192 clk for 128 rows x 1024 keys, sum and pack a quarter as many issue
    slots; what is measured above that is their imperfect overlap. */

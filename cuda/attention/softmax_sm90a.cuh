@@ -19,7 +19,7 @@ constexpr float P_BITS = 7.0f, P_SHIFT = P_BITS / SCORE_SCALE;
 constexpr float HEADROOM = 15.0f / SCORE_SCALE;
 constexpr float NO_SCORE = -1e30f;  // the reference before the first score: below every finite one, and finite itself
 
-// PTX ISA 9.0, 9.7.3.14 rcp: off by one unit in the last place at most
+// PTX ISA 9.0, 9.7.3.13 rcp: off by one unit in the last place at most
 __device__ __forceinline__ float reciprocal(float x) {
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include "common/mbarrier_sm90a.cuh"
 
-// PTX ISA 9.0, 10 special registers
+// PTX ISA 9.0, 10.16 %cluster_ctarank
 __device__ __forceinline__ uint32_t cluster_rank() {
   uint32_t rank;
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));

@@ -1,4 +1,4 @@
-/* Copies of 16 or 4 bytes into shared memory that pass no registers, for plain pointers. PTX ISA 9.0, 9.7.9.25.2 (cp.async). */
+/* Copies of 16 or 4 bytes into shared memory that pass no registers, for plain pointers. PTX ISA 9.0, 9.7.9.25.3.1 (cp.async). */
 #pragma once
 #include <cstdint>
 

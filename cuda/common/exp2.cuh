@@ -1,4 +1,4 @@
-/* 2^v to two units in the last place, subnormal results flushed to zero. PTX ISA 9.0, section 9.7.3, "ex2". */
+/* 2^v to two units in the last place, subnormal results flushed to zero. PTX ISA 9.0, section 9.7.3.21, "ex2". */
 #pragma once
 
 __device__ inline float exp2_approx(float v) {

@@ -1,5 +1,5 @@
-/* Fragments of mma.m16n8k16 out of shared memory, 16 x 16 elements at a time. PTX ISA 9.0, section 9.7.14.5, "ldmatrix"
-   (sm_75 and newer). Each function takes the address of the 16 x 16 block's first element. */
+/* Fragments of mma.m16n8k16 out of shared memory, 16 x 16 elements at a time. PTX ISA 9.0, section 9.7.14.5.15,
+   "ldmatrix" (sm_75 and newer). Each function takes the address of the 16 x 16 block's first element. */
 #pragma once
 
 #include "common/tile.cuh"

@@ -1,7 +1,8 @@
 /* Shared-memory barriers: the full and empty signals of every load ring. PTX ISA 9.0, 9.7.13.15 (mbarrier).
    A wait that never ends is a bug in a kernel, not a state to sit in: after minutes (the kernels before may take long)
-   it traps, and the caller gets a CUDA error instead of a hung device. The unqualified (cta-scope) forms are meant: the
-   .cluster ones put a device-wide fence on every arrive. */
+   mbarrier_wait() traps and the waits with _or_fault fault (bound.cuh says when that is needed), and the caller gets a
+   CUDA error instead of a hung device. The unqualified (cta-scope) forms are meant: the .cluster ones put a device-wide
+   fence on every arrive. */
 #pragma once
 #include <cstdint>
 

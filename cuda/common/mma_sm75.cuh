@@ -1,5 +1,5 @@
 /* The 16 x 8 x 16 step as two of 16 x 8 x 8, the largest that sm_75 has; the registers of the large fragments are those
-   of the two small ones side by side. PTX ISA 9.0, section 9.7.14.5, "mma" (sm_75). */
+   of the two small ones side by side. PTX ISA 9.0, section 9.7.14.5.14, "mma" (sm_75). */
 #pragma once
 
 struct MmaSm75 {

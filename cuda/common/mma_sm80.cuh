@@ -1,4 +1,4 @@
-/* D += A B for one 16 x 8 x 16 step: fp16 operands, fp32 accumulation. PTX ISA 9.0, section 9.7.14.5, "mma" (sm_80). */
+/* D += A B for one 16 x 8 x 16 step: fp16 operands, fp32 accumulation. PTX ISA 9.0, section 9.7.14.5.14, "mma" (sm_80). */
 #pragma once
 
 struct MmaSm80 {

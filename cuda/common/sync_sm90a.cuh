@@ -32,14 +32,14 @@ __device__ __forceinline__ bool named_barrier_all(int id, int threads, bool mine
 __device__ __forceinline__ void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 __device__ __forceinline__ void fence_async_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
-// 9.7.13.7 atom: whoever adds later has seen what was written before
+// 9.7.13.5 atom: whoever adds later has seen what was written before
 __device__ __forceinline__ unsigned add_ordered(unsigned* to, unsigned v) {
   unsigned old;
   asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;" : "=r"(old) : "l"(to), "r"(v) : "memory");
   return old;
 }
 
-// 9.7.13.8 red and 9.7.9.8 ld: whoever sees the sum also sees what the adding threads wrote before
+// 9.7.13.6 red, 9.7.9.11 st and 9.7.9.8 ld: whoever sees the sum also sees what the adding threads wrote before
 __device__ __forceinline__ void add_released(unsigned* to, unsigned v) {
   asm volatile("red.add.release.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(v) : "memory");
 }
@@ -67,14 +67,14 @@ __device__ __forceinline__ void registers_decrease() {
 __device__ __forceinline__ void pdl_launch() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 __device__ __forceinline__ void pdl_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
-// 10.25 clock: the SM's cycles, their low half
+// 10.23 %clock: the SM's cycles, their low half
 __device__ __forceinline__ uint32_t clock_low() {
   uint32_t now;
   asm volatile("mov.u32 %0, %%clock;" : "=r"(now)::"memory");
   return now;
 }
 
-// 9.7.14.7 elect.sync: true in one lane of the warp. ptxas knows that a branch on it has one thread, and issues copies
+// 9.7.13.14 elect.sync: true in one lane of the warp. ptxas knows that a branch on it has one thread, and issues copies
 // there without a loop over lanes
 __device__ __forceinline__ bool elect_one() {
   uint32_t elected;

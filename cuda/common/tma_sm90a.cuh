@@ -1,22 +1,22 @@
-/* The bulk copy engine: tiles by tensor map, plain runs of bytes, stores and additions. PTX ISA 9.0, 9.7.9.25 to 9.7.9.27.
+/* The bulk copy engine: tiles by tensor map, plain runs of bytes, and stores. PTX ISA 9.0, 9.7.9.25.
    Coordinates run from the innermost dimension outwards. What a load reads outside the tensor is zero, what a store writes there is dropped. */
 #pragma once
 #include <cuda.h>
 #include <cstdint>
 
-// 9.7.9.16 prefetch
+// 9.7.9.15 prefetch
 __device__ __forceinline__ void prefetch_tensor_map(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-// 9.7.9.17 createpolicy: what is read so leaves L2 first
+// 9.7.9.18 createpolicy: what is read so leaves L2 first
 __device__ __forceinline__ uint64_t evict_first_policy() {
   uint64_t policy;
   asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
   return policy;
 }
 
-// 9.7.9.27.1.2 cp.async.bulk.tensor, global to shared
+// 9.7.9.25.5.2 cp.async.bulk.tensor, global to shared
 __device__ __forceinline__ void tma_load_2d(uint32_t to, const CUtensorMap* map, int x, int y, uint32_t barrier) {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to),
                "l"(map), "r"(x), "r"(y), "r"(barrier)
@@ -44,7 +44,7 @@ __device__ __forceinline__ void tma_load_4d_once(uint32_t to, const CUtensorMap*
                : "memory");
 }
 
-// 9.7.9.27.1.2 cp.async.bulk.tensor, shared to global; a bulk_commit closes the group
+// 9.7.9.25.5.2 cp.async.bulk.tensor, shared to global; a bulk_commit closes the group
 __device__ __forceinline__ void tma_store_2d(const CUtensorMap* map, uint32_t from, int x, int y) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map), "r"(x), "r"(y), "r"(from) : "memory");
 }
@@ -67,7 +67,7 @@ __device__ __forceinline__ void bulk_load_once(uint32_t to, const void* from, ui
                : "memory");
 }
 
-// 9.7.9.25.3 commit_group and wait_group; the .read form waits only until shared memory may be overwritten
+// 9.7.9.25.6 cp.async.bulk.commit_group and .wait_group; the .read form waits only until shared memory may be overwritten
 __device__ __forceinline__ void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 template <int PENDING>
 __device__ __forceinline__ void bulk_wait_read() {

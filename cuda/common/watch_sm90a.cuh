@@ -13,7 +13,7 @@ template <int CHAINS = 2>
 struct HalfObservation {
   uint32_t largest[CHAINS] = {}, squares[CHAINS] = {};
 
-  // 9.7.4.9 max.xorsign.abs (its sign does not matter) and 9.7.4.4 fma
+  // PTX ISA 9.0, 9.7.4.8 max.xorsign.abs (its sign does not matter) and 9.7.4.4 fma
   __device__ __forceinline__ static void see(uint32_t& largest, uint32_t& squares, uint32_t pair) {
     asm("max.xorsign.abs.f16x2 %0, %0, %1;" : "+r"(largest) : "r"(pair));
     asm("fma.rn.f16x2 %0, %1, %1, %0;" : "+r"(squares) : "r"(pair));

@@ -1,6 +1,6 @@
 /* Warpgroup matrix multiply-accumulate: D(64 x N, fp32) (+)= A(64 x 16, fp16) B(16 x N, fp16). PTX ISA 9.0, 9.7.15.5 (wgmma.mma_async).
-   B is always in shared memory, A there (wgmma_ss) or in registers (wgmma_rs). `accumulate` 0 starts a sum. TRANSPOSE_B 1: B lies N-major, as a
-   row-major (K, N) matrix does; 0: K-major. Four warps take part; all must pass the same descriptors.
+   B is always in shared memory, A there (`Wgmma<N>::ss`) or in registers (`Wgmma<N>::rs`). `accumulate` 0 starts a sum. TRANSPOSE_B 1: B lies N-major,
+   as a row-major (K, N) matrix does; 0: K-major. Four warps take part; all must pass the same descriptors.
 
    Accumulator of lane l of warp w, register 4 i + r: row 16 w + l / 4 + 8 (r / 2), column 8 i + 2 (l % 4) + r % 2 (9.7.15.5.1).
    A fragment: a[0..3] = rows l / 4 and l / 4 + 8 at columns 2 (l % 4), then both at columns 8 + 2 (l % 4): four neighbouring fp32

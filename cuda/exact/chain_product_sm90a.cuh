@@ -170,8 +170,8 @@ __device__ __forceinline__ void chain_multiply(float (&sum)[S::BN / 2], uint32_t
   }
 }
 
-// A tile of BM rows and the columns from n on. A thread finishes pairs of neighbouring columns, 8 apart, of two rows: epilogue.prepare(row, column) before the
-// product, epilogue.finish(sums, row, column) behind it.
+// A tile of 64 WARPGROUPS rows and the columns from n on. A thread finishes pairs of neighbouring columns, 8 apart, of two rows: epilogue.prepare(row, column)
+// before the product, epilogue.finish(sums, row, column, bias, box) behind it; `bias`: of the first pair, and `box`: 2 KB of the warp, in shared memory.
 template <class S, class Epilogue>
 __device__ __forceinline__ void chain_product(const Operand& a, const float* b, Epilogue epilogue) {
   const uint32_t base = (smem_address(dynamic_shared) + 1023) & ~1023u;

@@ -150,7 +150,7 @@ struct GridBarrier {
   }
   __device__ __forceinline__ void arrive() const {
     const unsigned add = rank == 0 ? TOP - (blocks - 1) : 1;
-    asm volatile("red.add.release.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(add) : "memory");  // PTX ISA 9.0, 9.7.13.8
+    asm volatile("red.add.release.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(add) : "memory");  // PTX ISA 9.0, 9.7.13.6
   }
   __device__ __forceinline__ void await() {
     unsigned polls = 0;

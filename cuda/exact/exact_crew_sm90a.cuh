@@ -20,7 +20,7 @@ constexpr size_t AT_GATHERING = 64;
 constexpr unsigned CLOSED = 0x80000000u;
 constexpr int PATIENCE = 1500;  // looks of about 0.7 us: a kernel that just happens to be there should be gone by then
 
-// PTX ISA 9.0, 9.7.13.7 atom
+// PTX ISA 9.0, 9.7.13.5 atom
 __device__ __forceinline__ unsigned or_ordered(unsigned* to, unsigned v) {
   unsigned old;
   asm volatile("atom.or.acq_rel.gpu.global.b32 %0, [%1], %2;" : "=r"(old) : "l"(to), "r"(v) : "memory");

@@ -46,7 +46,7 @@ static_assert(AT_QKV % 256 == 0 && AT_ROWS % 256 == 0 && EXACT_PREPARED % 256 ==
    and the shared base in registers throughout, and spill. So each stage asks anew. */
 __device__ __forceinline__ int thread_index() {
   int thread;
-  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));  // PTX ISA 9.0, 10
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));  // PTX ISA 9.0, 10.1
   return thread;
 }
 // The warpgroup, in a way that ptxas knows to be the same for all lanes (uniform_warp() of sync_sm90a.cuh)

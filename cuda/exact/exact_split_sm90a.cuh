@@ -43,7 +43,7 @@ constexpr int SLAB_BYTES = CHUNK * SLAB * 4;
 static_assert(2 * SLAB_BYTES <= RING_BYTES, "fits");
 static_assert(BETA1 == GAMMA1 + D && BETA2 == GAMMA2 + D, "as copy_vectors takes them");
 
-// PTX ISA 9.0, 9.7.9.25.2 cp.async
+// PTX ISA 9.0, 9.7.9.25.3.1 cp.async
 template <int BYTES>
 __device__ __forceinline__ void copy_async(uint32_t to, const float* from, uint64_t policy) {
   if constexpr (BYTES == 16)
@@ -54,7 +54,7 @@ __device__ __forceinline__ void copy_async(uint32_t to, const float* from, uint6
 // With few rows the rest of what a call touches stays in L2 if the weights, which are read once, leave it first: 5 us of 71.
 __device__ __forceinline__ uint64_t weights_policy(int rows) {
   uint64_t normal;
-  asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(normal));  // 9.7.9.17
+  asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(normal));  // 9.7.9.18
   return rows <= ROW_TILE ? evict_first_policy() : normal;
 }
 

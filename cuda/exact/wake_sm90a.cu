@@ -21,7 +21,7 @@ __device__ __forceinline__ void wake_if_needed(const Wake& wake, bool known, boo
 
 // 32 registers find a place beside a product with 384 threads of 168.
 extern "C" __global__ void __maxnreg__(32) wake(const __grid_constant__ Wake args) {
-  // PTX ISA 9.0, 9.7.9.16: a cold memory has them before they are asked for
+  // PTX ISA 9.0, 9.7.9.15: a cold memory has them before they are asked for
   asm volatile("prefetch.global.L2 [%0];" ::"l"(args.exact.alarms));
   asm volatile("prefetch.global.L2 [%0];" ::"l"(args.awake));
   pdl_wait();

@@ -1,6 +1,6 @@
 /* x1(rows, 768) fp32 = att(rows, 768) W_attn + b_attn + x;  h(rows, 768) fp16 = (x1 - centre) scale, for FC with LN2 in its weights.
-   grid: a multiple of 768 / BN blocks, at most one per multiprocessor. Limiter: bytes into an SM (20 KB per k-block), then those out of it, 16 a
-   clock. */
+   grid: a multiple of 768 / BN blocks, at most one per multiprocessor. Limiter: bytes into an SM (24 KB per k-block at 64 x 128), then those
+   out of it, 16 a clock. */
 #include "gemm/epilogue_apart_sm90a.cuh"
 
 struct ApartProjArgs {

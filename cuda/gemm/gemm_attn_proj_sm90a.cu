@@ -1,7 +1,7 @@
 /* x1(rows, 768) fp32 = x + att(rows, 768) W_attn + b_attn;  h(rows, 768) fp16 = LayerNorm(x1; gamma2, beta2).
-   grid: a multiple of 768 / BN blocks, at most one per multiprocessor (64 x 96 tiles make 128 at 1024 rows), and blocks
-   past `gemm_blocks`, which cast weights for later kernels.
-   Limiter: bytes into an SM (20 KB per k-block), then the exchange of row statistics, about 1 us. */
+   grid: a multiple of 768 / BN blocks, at most one per multiprocessor (64 x 96 tiles, which are for up to 512 rows, make 64 there; 64 x 128 tiles 96 at
+   1024), and blocks past `gemm_blocks`, which cast weights for later kernels.
+   Limiter: bytes into an SM (24 KB per k-block at 64 x 128), then the exchange of row statistics, about 1 us. */
 #include "cast/cast_sm90a.cuh"
 #include "gemm/epilogue_norm_sm90a.cuh"
 

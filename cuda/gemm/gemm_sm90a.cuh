@@ -216,9 +216,13 @@ struct GemmEpilogue {
 
 /* An epilogue has SHARED_BYTES; PREPARED; BEGINS, whether begin() fills the sums that products are added to; HELPED, whether the block has a warp more,
    which calls help(); CLUSTER_PHASES, how often the blocks of a cluster meet (the first time after init(), which the epilogue awaits before it touches a
-   peer; a block of a cluster has one tile); and the functions
+   peer; a block of a cluster has one tile); FETCHES; and the functions
 
-     init()              called by the producer thread before anything else
+     at(memory, barriers, part)
+                         called by every thread before anything else; `memory`: SHARED_BYTES of shared memory, right behind the ring, `barriers`: room for
+                         eight of its own, right behind the ring's, `part`: which part of K the block has
+
+     init()              called by the producer thread then
 
      load()              called by the producer thread, for what was written before the predecessor began
 

@@ -47,7 +47,7 @@ __device__ __forceinline__ void barrier_wait(uint64_t* bar, uint32_t parity) {
 // 9.7.13.4, fence.proxy.async: what this thread did to shared memory comes before later copies into it
 __device__ __forceinline__ void async_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// 9.7.9.27.1.2, cp.async.bulk.tensor
+// 9.7.9.25.5.2, cp.async.bulk.tensor
 __device__ __forceinline__ void copy_box(void* to, const TensorMap* map, int c0, int c1, int c2, int c3,
                                          uint64_t* bar) {
   asm volatile(
@@ -56,7 +56,7 @@ __device__ __forceinline__ void copy_box(void* to, const TensorMap* map, int c0,
       "l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(shared_address(bar))
       : "memory");
 }
-// 9.7.9.25.5.2, cp.async.bulk
+// 9.7.9.25.4.1, cp.async.bulk
 __device__ __forceinline__ void copy_run(void* to, const void* from, int bytes, uint64_t* bar) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
                    shared_address(to)),
@@ -122,7 +122,7 @@ __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint2
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y));
 }
 
-// 9.7.9.22, cvt: two floats rounded to nearest, `low` in the lower half. A NaN becomes 0x7fff, never 0xffff.
+// 9.7.9.21, cvt: two floats rounded to nearest, `low` in the lower half. A NaN becomes 0x7fff, never 0xffff.
 __device__ __forceinline__ uint32_t pack(float low, float high) {
   uint32_t r;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
