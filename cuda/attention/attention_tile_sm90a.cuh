@@ -38,8 +38,7 @@ struct AttentionTile {
   // reads, and then tells lengths, where there are any to tell, and casts, where three do. All of it is code that runs once and is waited for: 5 to 7
   // clocks an instruction (H200).
   static constexpr int PRODUCER = 0, HELPER = 3;
-  static constexpr int CONSUMER_REGISTERS = CONSUMERS == 3 ? 160 : CONSUMERS == 1 || CAST_WARPS_ > 0 ? 232 : 240;
-  static constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : CAST_WARPS_ > 0 ? 40 : 24;
+  static constexpr int CONSUMER_REGISTERS = CONSUMERS == 3 ? 160 : 232, PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : 40;
   static constexpr int ROWS = 64 * ROW_GROUPS;
   static constexpr int Q_BYTES = ROWS * 128, KV_BYTES = KEYS * 128;
   // O, and two references and two sums a thread; of a cluster's blocks each gets the half that it finishes
@@ -51,7 +50,8 @@ struct AttentionTile {
   static constexpr int BARRIERS = LENGTHS + ROW_GROUPS + 3 * STAGES + (CAST_WARPS > 0 ? ROW_GROUPS + CAST_PLACES * CAST_WARPS : 0);
   static constexpr int SMEM_BYTES = 1024 /* room to align */ + Q_BYTES + STAGES * 2 * KV_BYTES + CONSUMERS * PARTIAL_BYTES +
                                     CAST_WARPS * CAST_BYTES + 8 * BARRIERS + 4 * SQUARES;
-  static_assert(SMEM_BYTES <= 232448 && (ROW_GROUPS == 1 || KEY_GROUPS == 1) && (BLOCKS == 1 || KEY_GROUPS == 1) && CONSUMERS <= 3);
+  static_assert(SMEM_BYTES <= 232448 && (ROW_GROUPS == 1 || KEY_GROUPS == 1) && (BLOCKS == 1 || KEY_GROUPS == 1));
+  static_assert(CONSUMERS == 2 || CONSUMERS == 3, "registers for so many");
 };
 
 // Where things lie in shared memory.

@@ -10,8 +10,6 @@ struct QkvAttentionTile : AttentionTile<2, 1, 128, 6, false, 1, 0> {
   // Of the longest keys of each half of a block's tile, and of the own queries by row group; and room to align
   static constexpr int KEY_SQUARES = 2 * MOST_HEAD_BLOCKS, SQUARES = KEY_SQUARES + 4, TELLERS = 1;
   static constexpr bool MASK_EVERY_TILE = true;  // the ragged one may be any
-  // The warps beside the consumers measure by many registers.
-  static constexpr int CONSUMER_REGISTERS = 232, PRODUCER_REGISTERS = 40;
   static_assert(KEYS == ROWS, "a block has one tile of keys");
 };
 

@@ -100,8 +100,8 @@ __shared__ Crew crew;
 
 constexpr int CONSUMERS = 256, THREADS = CONSUMERS + 128, WARPS = CONSUMERS / 32;
 // Named barriers: of the computing threads, of each of their warpgroups (2 and 3), of all between two stages, of each
-// warpgroup's turn in attention (5 and 6), of the warps that find scales, of each warpgroup's turn in a product (8 and 9).
-constexpr int CONSUMER_BARRIER = 1, GROUP_BARRIER = 2, STAGE_BARRIER = 4, TURN_BARRIER = 5, SUPPLY_BARRIER = 7, PRODUCT_BARRIER = 8;
+// warpgroup's turn in attention (5 and 6), of each warpgroup's turn in a product (8 and 9).
+constexpr int CONSUMER_BARRIER = 1, GROUP_BARRIER = 2, STAGE_BARRIER = 4, TURN_BARRIER = 5, PRODUCT_BARRIER = 8;
 constexpr int SCALE_WARPS = 3;  // beside the one that feeds
 
 // Bytes from the 1024-byte aligned start: the ring of loads, 2 KB for each warp to write images through, vectors of the

@@ -18,7 +18,7 @@ struct SharedShape {
   static constexpr int N_TILES = N / BN;
   static constexpr int WARPGROUPS = BM / 64;
   static constexpr int CONVERTERS = 256, MULTIPLIERS = 128 * WARPGROUPS, THREADS = MULTIPLIERS + 64 + CONVERTERS;
-  static constexpr int SWIZZLE = BN % 64 == 0 ? 128 : BN % 32 == 0 ? 64 : 32;
+  static constexpr int SWIZZLE = BN % 64 == 0 ? 128 : 32;
   // Of a copy of A, which must have 16 KB: one of 8 KB keeps the copy engine as busy
   static constexpr int A_DEPTH = BM == 64 ? 128 : 64, STEPS = A_DEPTH / DEPTH, COPIES = PARTS / STEPS, UNROLLED = 1;
   static constexpr int A_BYTES = BM * A_DEPTH * 2, B_BYTES = BN * DEPTH * 2;
@@ -26,7 +26,7 @@ struct SharedShape {
   static constexpr int PIECES = BN * DEPTH / 4 / CONVERTERS;  // of four weights, of a k-block, that one thread converts
   static constexpr int AHEAD = 4;                             // k-blocks that it has asked for
   static constexpr int ROOM = (231424 - PARTS * B_BYTES - 1024) / A_BYTES, STAGES = ROOM < COPIES ? ROOM : COPIES;
-  static_assert(N % BN == 0 && PARTS % BLOCKS == 0 && BN * DEPTH % (4 * CONVERTERS) == 0, "whole pieces");
+  static_assert(N % BN == 0 && BN % (SWIZZLE / 2) == 0 && PARTS % BLOCKS == 0 && BN * DEPTH % (4 * CONVERTERS) == 0, "whole pieces");
 };
 
 // HalfEpilogue for such a block. Its boxes take the place of rows of A that only their warpgroup has read.
