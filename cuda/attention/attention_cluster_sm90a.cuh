@@ -76,7 +76,7 @@ __device__ __forceinline__ void exchange_and_store(const AttentionConsumer<T>& c
 
 template <class T>
 __device__ __forceinline__ void attention_cluster_block(const CUtensorMap* qkv, const ClusterArgs& args) {
-  const AttentionSmem<T> smem = {attention_memory()};
+  const AttentionSmem<T> smem = {shared_base()};
   const int warp = uniform_warp(), beside = warp - 4 * T::CONSUMERS;
   AttentionProducer<T> loads(qkv, smem);
   if (beside == T::PRODUCER) {

@@ -177,7 +177,7 @@ __device__ __forceinline__ void attend_dealt(const DealtSmem& smem, const CUtens
 
 __device__ __forceinline__ void attention_dealt_block(const CUtensorMap* qkv, const CUtensorMap* att, const DealtArgs& args) {
   using T = DealtTile;
-  const DealtSmem smem = {attention_memory()};
+  const DealtSmem smem = {shared_base()};
   const int warp = uniform_warp(), beside = warp - 4 * T::CONSUMERS;
   const DealtShare share = {args.dealing, static_cast<int>(gridDim.x - 1 - blockIdx.x)};
   if (beside == T::HELPER) {

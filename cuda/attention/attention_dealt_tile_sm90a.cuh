@@ -16,7 +16,7 @@ struct DealtTile : AttentionTile<3, 1, 128, 5, false, 1, 2> {
   static constexpr int SQUARES = HEADS, TELLERS = HEADS;  // by head
   static constexpr int BARRIERS = Base::BARRIERS + ROW_GROUPS + 1;
   static constexpr int SMEM_BYTES = Base::SMEM_BYTES + 8 * (BARRIERS - Base::BARRIERS) + 4 * (SQUARES - Base::SQUARES);
-  static_assert(SMEM_BYTES <= 232448);
+  static_assert(SMEM_BYTES <= MOST_SHARED);
 };
 
 struct DealtSmem : AttentionSmem<DealtTile> {

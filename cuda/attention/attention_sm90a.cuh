@@ -15,17 +15,11 @@
 #include "attention/cast_beside_sm90a.cuh"
 #include "attention/lengths_sm90a.cuh"
 
-// Dynamic shared memory from its first 1024-byte boundary on
-__device__ __forceinline__ uint32_t attention_memory() {
-  extern __shared__ uint8_t shared[];
-  return (smem_address(shared) + 1023) & ~1023u;
-}
-
 // `cast`: for the warps that attention leaves idle
 template <class T>
 __device__ __forceinline__ void attention_block(const CUtensorMap* qkv, const CUtensorMap* att, int seq_len, const float2* longest,
                                                 const CastArgs& cast) {
-  const AttentionSmem<T> smem = {attention_memory()};
+  const AttentionSmem<T> smem = {shared_base()};
   const int warp = uniform_warp(), beside = warp - 4 * T::CONSUMERS;
   AttentionProducer<T> loads(qkv, smem);
   if (beside == T::PRODUCER) {

@@ -3,6 +3,7 @@
 #include <cuda.h>
 
 #include "common/mbarrier_sm90a.cuh"
+#include "common/shared_sm90a.cuh"
 #include "common/sync_sm90a.cuh"
 #include "common/tma_sm90a.cuh"
 #include "dims.h"
@@ -48,9 +49,9 @@ struct AttentionTile {
   static constexpr int CAST_PIECE = CAST_PLACES == 1 ? 4096 : CAST_WARPS == 3 ? 1024 : 2048;
   static constexpr int CAST_BYTES = CAST_PLACES * (4 * CAST_PIECE + 128);
   static constexpr int BARRIERS = LENGTHS + ROW_GROUPS + 3 * STAGES + (CAST_WARPS > 0 ? ROW_GROUPS + CAST_PLACES * CAST_WARPS : 0);
-  static constexpr int SMEM_BYTES = 1024 /* room to align */ + Q_BYTES + STAGES * 2 * KV_BYTES + CONSUMERS * PARTIAL_BYTES +
-                                    CAST_WARPS * CAST_BYTES + 8 * BARRIERS + 4 * SQUARES;
-  static_assert(SMEM_BYTES <= 232448 && (ROW_GROUPS == 1 || KEY_GROUPS == 1) && (BLOCKS == 1 || KEY_GROUPS == 1));
+  static constexpr int SMEM_BYTES = SHARED_ALIGNMENT + Q_BYTES + STAGES * 2 * KV_BYTES + CONSUMERS * PARTIAL_BYTES + CAST_WARPS * CAST_BYTES +
+                                    8 * BARRIERS + 4 * SQUARES;
+  static_assert(SMEM_BYTES <= MOST_SHARED && (ROW_GROUPS == 1 || KEY_GROUPS == 1) && (BLOCKS == 1 || KEY_GROUPS == 1));
   static_assert(CONSUMERS == 2 || CONSUMERS == 3, "registers for so many");
 };
 

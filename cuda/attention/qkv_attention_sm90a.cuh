@@ -274,9 +274,9 @@ struct QkvAttention {
 template <int HEAD_BLOCKS>
 __device__ __forceinline__ void qkv_attention_block(const CUtensorMap* h, const CUtensorMap* weights, const CUtensorMap* qkv, const QkvAttentionArgs& args) {
   if (blockIdx.x >= args.working) {
-    constexpr int CAST_STAGES = (QkvAttentionSmem::TOTAL - 1024) / 16400;
-    cast_role<QkvAttentionTile::THREADS, CAST_STAGES, 64, false, HEADS * HEAD_BLOCKS>(args.cast, shared_base(), blockIdx.x - args.working,
-                                                                                      gridDim.x - args.working);
+    constexpr int STAGES = cast_stages(QkvAttentionSmem::TOTAL);
+    cast_role<QkvAttentionTile::THREADS, STAGES, 64, false, HEADS * HEAD_BLOCKS>(args.cast, shared_base(), blockIdx.x - args.working,
+                                                                                 gridDim.x - args.working);
     return;
   }
   QkvAttention<HEAD_BLOCKS>{h, weights, qkv, args, {{shared_base()}}, static_cast<int>(blockIdx.x / HEAD_BLOCKS), static_cast<int>(cluster_rank())}.run();

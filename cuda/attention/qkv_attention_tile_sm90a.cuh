@@ -20,8 +20,8 @@ struct QkvAttentionSmem : AttentionSmem<QkvAttentionTile> {
   using T = QkvAttentionTile;
   using S = QkvHeadShape;
   static constexpr int BARRIERS = T::BARRIERS + T::SQUARES / 2 + 2 * S::STAGES + 4 + MOST_HEAD_BLOCKS;
-  static constexpr int TOTAL = 1024 /* room to align */ + T::Q_BYTES + T::STAGES * 2 * T::KV_BYTES + 8 * BARRIERS;
-  static_assert(S::STAGES * S::STAGE_BYTES <= (T::STAGES - 1) * 2 * T::KV_BYTES && TOTAL <= 232448);
+  static constexpr int TOTAL = SHARED_ALIGNMENT + T::Q_BYTES + T::STAGES * 2 * T::KV_BYTES + 8 * BARRIERS;
+  static_assert(S::STAGES * S::STAGE_BYTES <= (T::STAGES - 1) * 2 * T::KV_BYTES && TOTAL <= MOST_SHARED);
   // The second stage of attention is the first to be free: it lies within the first one of the product.
   static_assert(2 * T::KV_BYTES <= S::STAGE_BYTES);
 

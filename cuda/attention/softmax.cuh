@@ -9,7 +9,6 @@
 #include "common/exp2.cuh"
 #include "common/pack.cuh"
 #include "common/reduce.cuh"
-#include "dims.h"
 
 // The accumulators of one warp: two by eight of 16 x 8, 32 queries by 64 keys, or by the 64 columns of the output.
 using WarpScores = float[2][8][4];
@@ -18,8 +17,6 @@ using WarpScores = float[2][8][4];
 using WarpWeights = unsigned[2][4][4];
 
 struct Softmax {
-  static constexpr float SCALE = 1.4426950408889634f / 8.f;
-  static_assert(HEAD_DIM == 64, "scores are divided by sqrt(HEAD_DIM) = 8");
   static constexpr float SLACK = 8.f;
   static constexpr float NONE = -1e30f;  // finite, so that a row without a visible key yet meets no inf - inf
 
@@ -50,7 +47,7 @@ struct Softmax {
 #pragma unroll
       for (int j = 0; j < 8; ++j)
         top[r] = fmaxf(top[r], fmaxf(scores[r / 2][j][r % 2 * 2], scores[r / 2][j][r % 2 * 2 + 1]));
-      outgrown |= top[r] > SLACK / SCALE;
+      outgrown |= top[r] > SLACK / SCORE_SCALE;
     }
     if (__any_sync(0xffffffffu, outgrown)) {
 #pragma unroll
@@ -69,8 +66,8 @@ struct Softmax {
     for (int r = 0; r < 4; ++r) {
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
-        const float low = exp2_approx(scores[r / 2][j][r % 2 * 2] * SCALE);
-        const float high = exp2_approx(scores[r / 2][j][r % 2 * 2 + 1] * SCALE);
+        const float low = exp2_approx(scores[r / 2][j][r % 2 * 2] * SCORE_SCALE);
+        const float high = exp2_approx(scores[r / 2][j][r % 2 * 2 + 1] * SCORE_SCALE);
         sum[r] += low + high;
         weights[r / 2][j / 2][j % 2 * 2 + r % 2] = pack_half2(low, high);
       }
@@ -119,14 +116,14 @@ struct Softmax {
   __device__ float join(int r, float other_reference, float other_sum, WarpScores& out) {
     const float to = fmaxf(reference[r], other_reference);
     move(r, to, to - reference[r], out);
-    const float factor = exp2_approx((other_reference - reference[r]) * SCALE);
+    const float factor = exp2_approx((other_reference - reference[r]) * SCORE_SCALE);
     sum[r] += other_sum * factor;
     return factor;
   }
 
   // `step` further on.
   __device__ void move(int r, float to, float step, WarpScores& out) {
-    const float factor = exp2_approx(-step * SCALE);
+    const float factor = exp2_approx(-step * SCORE_SCALE);
     reference[r] = to;
     sum[r] *= factor;
     scale_row(r, factor, out);

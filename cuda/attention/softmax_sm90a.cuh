@@ -11,7 +11,6 @@
 #include "common/exp2.cuh"
 #include "common/reduce.cuh"
 
-constexpr float SCORE_SCALE = 0.125f * 1.4426950408889634f;  // log2(e) / sqrt(HEAD_DIM)
 constexpr float TAME = 14.0f / SCORE_SCALE;
 // Where the squares of the longest query and of the longest key have a product of at most this, no score is beyond +-TAME: each is good to 1 %.
 constexpr float TAME_SQUARES = 0.98f * TAME * TAME;

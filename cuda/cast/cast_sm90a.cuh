@@ -11,6 +11,7 @@
 #include "common/alarm.cuh"
 #include "common/fragment_sm90a.cuh"
 #include "common/mbarrier_sm90a.cuh"
+#include "common/shared_sm90a.cuh"
 #include "common/sync_sm90a.cuh"
 #include "common/tma_sm90a.cuh"
 #include "common/watch_sm90a.cuh"
@@ -24,7 +25,9 @@ struct CastArgs {
   unsigned* alarms;  // raised by what the weights are like; may be null
 };
 
-constexpr int CAST_CHUNK = 4096;
+constexpr int CAST_CHUNK = 4096, CHUNK_BYTES = 4 * CAST_CHUNK;
+// Stages that cast_role() has room for in the shared memory of a launch: a chunk and two barriers each
+__host__ __device__ constexpr int cast_stages(int shared) { return (shared - SHARED_ALIGNMENT) / (CHUNK_BYTES + 16); }
 constexpr int CHUNKS_QKV = D * QKV / CAST_CHUNK, CHUNKS_ATTN = D * D / CAST_CHUNK, CHUNKS_FC = D * FFN / CAST_CHUNK;
 constexpr int CHUNKS = CHUNKS_QKV + CHUNKS_ATTN + 2 * CHUNKS_FC;
 
@@ -88,12 +91,12 @@ __device__ __forceinline__ float4 load_unaligned_4(const float* p) { return make
 __device__ __forceinline__ void wait_for_readers(const unsigned* alarms, unsigned readers) {
   pdl_wait();  // the first kernel has set the count to zero
   for (uint32_t tries = 0; load_acquire(alarms + ALARMS_QKV_READ) < readers; tries++)
-    if (tries > 1000000000u) __trap();
+    if (tries > MOST_TRIES) __trap();
 }
 
 constexpr int ATTN_CAST_BARRIER = 1;
 
-// Shared memory: ROOM * 16384 + 16 * ROOM bytes from `memory` (128-byte aligned), for ROOM stages, of which it takes a multiple of the groups, so that a stage
+// Shared memory: ROOM * (CHUNK_BYTES + 16) bytes from `memory` (128-byte aligned), for ROOM stages, of which it takes a multiple of the groups, so that a stage
 // is always the same group's: an mbarrier tells but the parity of a phase, and another group that came before the stage's last chunk would take the phase
 // before that for its own.
 // GROUP threads convert a chunk. Where all share each one, a warp waits for every chunk and has but two or four loads to make up for it:
@@ -108,7 +111,7 @@ __device__ __forceinline__ void cast_role(const CastArgs& args, uint32_t memory,
   constexpr int FC_BEGINS = CHUNKS_QKV + CHUNKS_ATTN;
   const int last = LEAVES_FC && args.last > FC_BEGINS ? args.last - CHUNKS_FC : args.last;
   const auto chunk_of = [](int turn) { return LEAVES_FC && turn >= FC_BEGINS ? turn + CHUNKS_FC : turn; };
-  const uint32_t full = memory + STAGES * 16384, empty = full + 8 * STAGES;
+  const uint32_t full = memory + STAGES * CHUNK_BYTES, empty = full + 8 * STAGES;
   CastWatch watch;
   if (!aligned_16(args.weights)) {
     for (int turn = args.first + worker; turn < last; turn += workers) {
@@ -138,8 +141,8 @@ __device__ __forceinline__ void cast_role(const CastArgs& args, uint32_t memory,
     const uint64_t policy = evict_first_policy();
     for (int turn = args.first + worker; turn < last; turn += workers, at.advance()) {
       mbarrier_wait(empty + 8 * at.stage, at.parity ^ 1);
-      mbarrier_expect(full + 8 * at.stage, 16384);
-      bulk_load_once(memory + at.stage * 16384, args.weights + cast_source(chunk_of(turn)), 16384, full + 8 * at.stage, policy);
+      mbarrier_expect(full + 8 * at.stage, CHUNK_BYTES);
+      bulk_load_once(memory + at.stage * CHUNK_BYTES, args.weights + cast_source(chunk_of(turn)), CHUNK_BYTES, full + 8 * at.stage, policy);
     }
     return;
   }
@@ -172,7 +175,7 @@ __device__ __forceinline__ void cast_role(const CastArgs& args, uint32_t memory,
 #pragma unroll
     for (int p = 0; p < PIECES; p++) {
       const int i = thread + p * GROUP;
-      if (i < CAST_CHUNK / 4) v[p] = load_shared_4(memory + at.stage * 16384 + 16 * i);
+      if (i < CAST_CHUNK / 4) v[p] = load_shared_4(memory + at.stage * CHUNK_BYTES + 16 * i);
     }
     if (!room && chunk >= CHUNKS_UNSHARED) {
       wait_for_readers(args.alarms, READERS);

@@ -3,6 +3,8 @@
 #pragma once
 #include <cstdint>
 
+constexpr uint32_t MOST_TRIES = 1000000000;  // of a wait on what kernels before may take long for: minutes
+
 template <uint32_t MOST>
 __device__ __forceinline__ void bound(uint32_t looks) {
   asm volatile(

@@ -53,7 +53,6 @@ MBARRIER_LOOK(mbarrier_try_wait, "try_wait.parity")
 MBARRIER_LOOK(cluster_try_wait, "try_wait.parity.acquire.cluster")
 MBARRIER_LOOK(mbarrier_test_wait, "test_wait.parity")
 
-constexpr uint32_t MOST_TRIES = 1000000000;
 __device__ __forceinline__ void mbarrier_wait(uint32_t barrier, uint32_t parity) {
   uint32_t tries = 0;
   while (!mbarrier_try_wait(barrier, parity))

@@ -6,7 +6,9 @@
    first, and is added in fp32: the tensor cores cut sums off. grid: (HEADS, rows / 64). Limiter: latency. */
 #pragma once
 
+#include "common/exp2.cuh"
 #include "common/mbarrier_sm90a.cuh"
+#include "common/shared_sm90a.cuh"
 #include "common/sync_sm90a.cuh"
 #include "common/tma_sm90a.cuh"
 #include "common/wgmma_sm90a.cuh"
@@ -20,8 +22,8 @@ struct ChainAttention {
   static constexpr int TILE_BYTES = 2 * IMAGE, SCALES_BYTES = 2 * TILE_ROWS * 4;  // of 64 rows of a head
   // From the 1024-byte aligned start: Q, then K and V by turns; their scales likewise; what the second warpgroup hands over; barriers
   static constexpr int TILES = 1 + 2 * GROUPS * SLOTS, SCALES = TILES * TILE_BYTES, SUMS = SCALES + TILES * SCALES_BYTES;
-  static constexpr int SUM_BYTES = 36 * 4 * 128, BARRIERS = SUMS + SUM_BYTES, SHARED_BYTES = BARRIERS + 8 * (1 + 3 * GROUPS * SLOTS) + 1024;
-  static_assert(SHARED_BYTES <= 232448, "shared memory of one block");
+  static constexpr int SUM_BYTES = 36 * 4 * 128, BARRIERS = SUMS + SUM_BYTES, SHARED_BYTES = BARRIERS + 8 * (1 + 3 * GROUPS * SLOTS) + SHARED_ALIGNMENT;
+  static_assert(SHARED_BYTES <= MOST_SHARED, "shared memory of one block");
 
   uint32_t base;
   __device__ __forceinline__ uint32_t tile(int index) const { return base + index * TILE_BYTES; }
@@ -168,7 +170,7 @@ struct ChainSums {
 
 __device__ __forceinline__ void chain_attention(const ExactArgs& args, const Operand& qkv, const Operand& to) {
   using A = ChainAttention;
-  const A block{(smem_address(dynamic_shared) + 1023) & ~1023u};
+  const A block{shared_base()};
   const int warp = uniform_warp(), group = warp / 4, head = blockIdx.x, row_tile = blockIdx.y;
   if (threadIdx.x == 0) {
     mbarrier_init(block.q_full(), 1);
@@ -190,12 +192,11 @@ __device__ __forceinline__ void chain_attention(const ExactArgs& args, const Ope
   ChainSums sums;
   sums.clear();
   mbarrier_wait_or_fault(block.q_full(), 0);
-  constexpr float C = 0.125f * 1.44269504089f;
   float of_q[2][2];
 #pragma unroll
   for (int part = 0; part < 2; part++)
 #pragma unroll
-    for (int u = 0; u < 2; u++) of_q[part][u] = load_shared(block.scales(0) + part * (TILE_ROWS * 4) + (own + 8 * u) * 4) * C;
+    for (int u = 0; u < 2; u++) of_q[part][u] = load_shared(block.scales(0) + part * (TILE_ROWS * 4) + (own + 8 * u) * 4) * SCORE_SCALE;
   Ring<A::SLOTS> at;
 #pragma unroll 1
   for (int i = group; i < keys.tiles; i += A::GROUPS, at.advance()) {

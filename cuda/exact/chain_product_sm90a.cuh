@@ -9,6 +9,7 @@
 #pragma once
 
 #include "common/copy_sm90a.cuh"
+#include "common/shared_sm90a.cuh"
 #include "common/sync_sm90a.cuh"
 #include "common/tma_sm90a.cuh"
 #include "common/wgmma_sm90a.cuh"
@@ -30,12 +31,12 @@ struct ChainShape : Exchange<4 * WARPGROUPS_, BN_, SPLITS_> {
   static constexpr int A_BYTES = WARPGROUPS * 2 * IMAGE, SLAB_BYTES = 64 * PATCH * 2, B_HALF = BN / PATCH * SLAB_BYTES, STAGE_BYTES = A_BYTES + 2 * B_HALF;
   static constexpr int ACROSS = BN / PATCH, PATCHES = ACROSS * PARTS, OF_STAGE = 2 * ACROSS;  // patches in a part's columns, in all, in a stage
   static constexpr int A_SCALES_BYTES = PARTS * TILE_ROWS * 4, SCALES_BYTES = WARPGROUPS * A_SCALES_BYTES + (PATCHES * 4 + 15) / 16 * 16, BIAS_BYTES = 4 * BN;
-  static constexpr int BARRIERS_BYTES = 128, ALIGNMENT = 1024, MOST = 232448;
-  static constexpr int ROOM = (MOST - ALIGNMENT - SCALES_BYTES - BIAS_BYTES - BARRIERS_BYTES) / STAGE_BYTES, STAGES = ROOM < K_TILES ? ROOM : K_TILES;
+  static constexpr int BARRIERS_BYTES = 128, REST = SCALES_BYTES + BIAS_BYTES + BARRIERS_BYTES;
+  static constexpr int ROOM = (MOST_SHARED - SHARED_ALIGNMENT - REST) / STAGE_BYTES, STAGES = ROOM < K_TILES ? ROOM : K_TILES;
   // From the aligned start: the ring, A's and B's inverse scales, the bias, barriers
   static constexpr int A_SCALES = STAGES * STAGE_BYTES, B_SCALES = A_SCALES + WARPGROUPS * A_SCALES_BYTES, BIAS = A_SCALES + SCALES_BYTES;
   static constexpr int FULL = BIAS + BIAS_BYTES, EMPTY = FULL + 8 * STAGES, SCALED = EMPTY + 8 * STAGES, RECEIVED = SCALED + 8;
-  static constexpr int SHARED_BYTES = FULL + BARRIERS_BYTES + ALIGNMENT;
+  static constexpr int SHARED_BYTES = FULL + BARRIERS_BYTES + SHARED_ALIGNMENT;
   static constexpr int BOXES = SPLITS > 1 ? Sums::BYTES : 0;  // of the warps, where the ring was, behind what is exchanged
   static_assert(K % (64 * SPLITS) == 0 && N % BN == 0 && BN % PATCH == 0 && BN % (8 * SPLITS) == 0, "whole tiles");
   static_assert(STAGES >= 2 && BOXES + WARPS * 2048 <= STAGES * STAGE_BYTES && RECEIVED + 8 - FULL <= BARRIERS_BYTES, "fits");
@@ -174,7 +175,7 @@ __device__ __forceinline__ void chain_multiply(float (&sum)[S::BN / 2], uint32_t
 // before the product, epilogue.finish(sums, row, column, bias, box) behind it; `bias`: of the first pair, and `box`: 2 KB of the warp, in shared memory.
 template <class S, class Epilogue>
 __device__ __forceinline__ void chain_product(const Operand& a, const float* b, Epilogue epilogue) {
-  const uint32_t base = (smem_address(dynamic_shared) + 1023) & ~1023u;
+  const uint32_t base = shared_base();
   const int warp = uniform_warp(), rank = S::SPLITS > 1 ? static_cast<int>(cluster_rank()) : 0;
   const int n = blockIdx.x / S::SPLITS * S::BN, row_tile = blockIdx.y * S::WARPGROUPS;
   if (warp == S::MULTIPLIERS / 32 && elect_one()) {

@@ -120,7 +120,7 @@ __device__ __forceinline__ Split split(float a, float b) {
 
 // tanh GELU to fp32 accuracy: x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3). The exponent of 2 has -2 log2(e) in it.
 __device__ __forceinline__ float gelu_exact(float x) {
-  constexpr float SCALE = -2 * 1.4426950408889634f * 0.7978845608028654f;
+  constexpr float SCALE = -2 * LOG2_E * 0.7978845608028654f;
   const float e = exp2_approx(x * fmaf(0.044715f * SCALE, x * x, SCALE));
   float sigmoid;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(sigmoid) : "f"(1.f + e));  // PTX ISA 9.0, 9.7.3.13

@@ -193,7 +193,7 @@ struct AttentionConsumer {
 
 // log2(e) / 8 for scores of scaled Q and K. Neither 0 nor infinite, as a masked score is, and one of zeros.
 __device__ __forceinline__ float score_scale(float inverse_scale) {
-  return fminf(fmaxf(0.125f * 1.44269504089f * inverse_scale * inverse_scale, FLT_MIN), FLT_MAX);
+  return fminf(fmaxf(SCORE_SCALE * inverse_scale * inverse_scale, FLT_MIN), FLT_MAX);
 }
 
 /* `inverse_scale` of Q and K. The result has V's scale. enter() returns when Q, K and V are there; meanwhile the

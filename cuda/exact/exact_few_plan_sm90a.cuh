@@ -23,7 +23,7 @@ struct FewShared {
   float* base;
   static constexpr int SUMS = CHUNK_ROWS * A_PITCH, NORM = SUMS + FEW_WARPS * SUMS_PITCH, WEIGHTS = NORM + 2 * D, BARRIERS = WEIGHTS + D * UNIT,
                        END = BARRIERS + 4;
-  static_assert(END * 4 <= SHARED_BYTES - 1024, "fits");
+  static_assert(END * 4 <= SHARED_BYTES - SHARED_ALIGNMENT, "fits");
   __device__ __forceinline__ float* a() const { return base; }
   __device__ __forceinline__ float* sums() const { return base + SUMS; }  // by warp
   __device__ __forceinline__ float* norm() const { return base + NORM; }  // gamma, then beta

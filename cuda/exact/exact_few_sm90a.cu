@@ -7,6 +7,6 @@ extern "C" __global__ void __launch_bounds__(exact90::FEW_THREADS, 1) exact_few(
   using namespace exact90;
   if (!join_crew(args)) return;
   pdl_launch();  // the next call may begin while this one ends (src/cuda/lone.rs)
-  const uint32_t shared = (smem_address(dynamic_shared) + 1023) & ~1023u;
+  const uint32_t shared = shared_base();
   few_block(args, {reinterpret_cast<float*>(dynamic_shared + (shared - smem_address(dynamic_shared)))});
 }

@@ -13,7 +13,7 @@ namespace exact90 {
 
 // A block's place among those that compute, and its shared memory; `arrivals`: of one barrier more, at BAR_END
 __device__ __forceinline__ uint32_t begin_long(Crew place, int arrivals = 1) {
-  const uint32_t shared = (smem_address(dynamic_shared) + 1023) & ~1023u;
+  const uint32_t shared = shared_base();
   if (threadIdx.x == 0) {
     crew = place;
     mbarrier_init(shared + BAR_END, arrivals);

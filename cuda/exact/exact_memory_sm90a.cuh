@@ -8,6 +8,7 @@
 #include "common/fragment_sm90a.cuh"
 #include "common/mbarrier_sm90a.cuh"
 #include "common/reduce.cuh"
+#include "common/shared_sm90a.cuh"
 #include "exact/exact.cuh"
 
 namespace exact90 {
@@ -108,8 +109,8 @@ constexpr int SCALE_WARPS = 3;  // beside the one that feeds
 // tile at hand for each warpgroup, places for reductions and for the scales, barriers.
 constexpr int S_RING = 0, RING_BYTES = 204800, S_BOX = S_RING + RING_BYTES, BOX_BYTES = 2048,
               S_VECTORS = S_BOX + WARPS * BOX_BYTES, S_REDUCE = S_VECTORS + 2 * 2 * WIDEST * 4,
-              S_SCALES = S_REDUCE + 128, S_BARRIERS = S_REDUCE + 640, SHARED_BYTES = S_BARRIERS + 512 + 1024;
-static_assert(SHARED_BYTES <= 232448, "shared memory of one block");
+              S_SCALES = S_REDUCE + 128, S_BARRIERS = S_REDUCE + 640, SHARED_BYTES = S_BARRIERS + 512 + SHARED_ALIGNMENT;
+static_assert(SHARED_BYTES <= MOST_SHARED, "shared memory of one block");
 
 // A full and an empty barrier for each place of each kind of ring; all but that of the widest tiles have the narrow one's.
 constexpr int WIDE_SLOTS = 5, NARROW_SLOTS = 8, KV_SLOTS = 5;
@@ -117,8 +118,6 @@ constexpr int BAR_WIDE = S_BARRIERS, BAR_NARROW = BAR_WIDE + 16 * WIDE_SLOTS, BA
               BAR_KV = BAR_Q + 16, BAR_SCALES = BAR_KV + 16 * KV_SLOTS, BAR_MET = BAR_SCALES + 8,
               BAR_END = BAR_MET + 8;
 static_assert(BAR_END <= S_BARRIERS + 512, "room for barriers");
-
-extern __shared__ unsigned char dynamic_shared[];
 
 // ---- small things
 

@@ -81,7 +81,7 @@ __device__ __forceinline__ void consume(const ExactArgs& args, uint32_t shared, 
 extern "C" __global__ void __launch_bounds__(exact90::THREADS, 1) exact(const ExactArgs args) {
   using namespace exact90;
   if (!join_crew(args)) return;
-  const uint32_t shared = (smem_address(dynamic_shared) + 1023) & ~1023u;
+  const uint32_t shared = shared_base();
   float* reduce = reinterpret_cast<float*>(dynamic_shared + (shared + S_REDUCE - smem_address(dynamic_shared)));
   if (!(args.phases & EXACT_FORWARD)) {
     if (threadIdx.x < CONSUMERS) {

@@ -240,7 +240,7 @@ __device__ void attention_split(uint4* shared, const ExactMemory& memory, int ro
     const size_t first_token = static_cast<size_t>(item % (items / blocks) / HEADS) * seq_len;
     const Scales& scales = *memory.scales;
     Undo exponent(scales.qkv[head], scales.qkv[HEADS + head]);
-    exponent.second *= 1.4426950408889634f / 8.f;  // log2(e) / sqrt(HEAD_DIM)
+    exponent.second *= SCORE_SCALE;
     attend<Arch, KEYS>(shared, memory.qkv + (first_token * QKV + head * HEAD_DIM),
                        memory.h + (first_token * D + head * HEAD_DIM), block * EXACT_QUERIES, seq_len, causal, exponent,
                        scales.att * inverse(scales.qkv[2 * HEADS + head]));

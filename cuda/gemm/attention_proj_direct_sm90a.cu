@@ -19,7 +19,7 @@ ATTENTION_PROJ(128)
 attention_proj_packed_128(const __grid_constant__ CUtensorMap qkv, const __grid_constant__ CUtensorMap w,
                           const AttentionProjArgs args, const CastArgs cast) {
   using A = AttentionProj<128>;
-  constexpr int WORKING = 2 * A::BLOCKS * A::N_TILES, CAST_STAGES = (A::TOTAL - 1024) / 16400;
+  constexpr int WORKING = 2 * A::BLOCKS * A::N_TILES, CAST_STAGES = cast_stages(A::TOTAL);
   if (blockIdx.x >= WORKING) {
     pdl_launch();
     cast_role<A::THREADS, CAST_STAGES, 128>(cast, shared_base(), blockIdx.x - WORKING, gridDim.x - WORKING);

@@ -30,8 +30,8 @@ struct AttentionProj {
   static constexpr int DEPTH = GROUPS * HEAD_DIM, W_BYTES = DEPTH * WIDE * 2;  // a warpgroup's part of W_attn
   static constexpr int PIECE = 16 * WIDE * 4, PART = GROUPS * PIECE;           // what a warp, and a block, has of 16 rows
   static constexpr int WEIGHTS = GROUPS * HEAD_BYTES, INCOMING = WEIGHTS + GROUPS * W_BYTES, BARRIERS = INCOMING + BLOCKS * PART;
-  static constexpr int TOTAL = BARRIERS + 8 * (2 * GROUPS + 2) + 1024;
-  static_assert(TOTAL <= 232448 && GROUPS == 3 && 4 * PIECE <= KEYS * 128);
+  static constexpr int TOTAL = BARRIERS + 8 * (2 * GROUPS + 2) + SHARED_ALIGNMENT;
+  static_assert(TOTAL <= MOST_SHARED && GROUPS == 3 && 4 * PIECE <= KEYS * 128);
 
   const AttentionProjArgs& args;
   uint32_t base, mine, weights;             // `mine`: this warpgroup's head
@@ -127,7 +127,6 @@ struct AttentionProj {
   // P, with the sums of its two rows: row lane / 4 of the warp's 16, and eight further
   __device__ __forceinline__ void scores(uint32_t (&p)[KEYS / 16][4], float (&sum)[2]) const {
     constexpr uint64_t K_MAJOR = wgmma_descriptor<128>(16, 1024);
-    constexpr float SCALE = 0.125f * 1.44269504f;
     const uint64_t q = wgmma_at(K_MAJOR, mine + Q), keys = wgmma_at(K_MAJOR, mine + K);
     float s[KEYS / 2];
     wgmma_fence();
@@ -153,7 +152,7 @@ struct AttentionProj {
     }
 #pragma unroll
     for (int i = 0; i < KEYS / 2; i++) {
-      s[i] = exp2_approx((s[i] - top[i / 2 % 2]) * SCALE);  // subtracted first: of large scores a product would leave its rounding, beyond fp16
+      s[i] = exp2_approx((s[i] - top[i / 2 % 2]) * SCORE_SCALE);  // subtracted first: of large scores a product would leave its rounding, beyond fp16
       sum[i / 2 % 2] += s[i];
     }
 #pragma unroll

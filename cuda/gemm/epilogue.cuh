@@ -24,7 +24,7 @@ struct BiasGelu {
   using Out = __half;
   static constexpr bool RESIDUAL = false;
   static __device__ float apply(float sum, float bias, float) {
-    constexpr float LINEAR = -2.f * 1.4426950408889634f * 0.7978845608028654f;  // of -2 u log2(e)
+    constexpr float LINEAR = -2.f * LOG2_E * 0.7978845608028654f;  // of -2 u log2(e)
     const float v = sum + bias;
     return __fdividef(v, 1.f + exp2_approx(v * (LINEAR + LINEAR * 0.044715f * (v * v))));
   }

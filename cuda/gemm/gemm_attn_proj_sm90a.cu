@@ -17,7 +17,7 @@ struct AttnProjArgs {
       const __grid_constant__ CUtensorMap h, const AttnProjArgs args) {                                                                        \
     using Shape = GemmShape<BM, BN, D, D, STAGES>;                                                                                             \
     using Epilogue = NormEpilogue<Shape>;                                                                                                      \
-    constexpr int CAST_STAGES = (GemmMemory<Shape, Epilogue>::TOTAL - 1024) / 16400;                                                           \
+    constexpr int CAST_STAGES = cast_stages(GemmMemory<Shape, Epilogue>::TOTAL);                                                               \
     if (blockIdx.x >= args.gemm_blocks) {                                                                                                      \
       pdl_launch();                                                                                                                            \
       cast_role<Shape::THREADS, CAST_STAGES>(args.cast, shared_base(), blockIdx.x - args.gemm_blocks, gridDim.x - args.gemm_blocks);           \

@@ -12,7 +12,7 @@
     using Shape = SharedShape<BM, BN, QKV>;                                                                        \
     using Epilogue = SharedHalfEpilogue<Shape, false>;                                                             \
     constexpr int WORKING = Shape::BLOCKS * Shape::N_TILES,                                                        \
-                  CAST_STAGES = (SharedMemory<Shape, Epilogue>::TOTAL - 1024) / 16400;                             \
+                  CAST_STAGES = cast_stages(SharedMemory<Shape, Epilogue>::TOTAL);                                 \
     if (blockIdx.x >= WORKING) {                                                                                   \
       pdl_launch();                                                                                                \
       cast_role<Shape::THREADS, CAST_STAGES, 128, true>(cast, shared_base(), blockIdx.x - WORKING,                 \

@@ -19,7 +19,7 @@ struct QkvArgs {
 // What a block past the product's does
 template <class S, class Epilogue>
 __device__ __forceinline__ void cast_meanwhile(const QkvArgs& args) {
-  constexpr int STAGES = (GemmMemory<S, Epilogue>::TOTAL - 1024) / 16400, GROUP = S::BN == 96 ? 128 : S::THREADS - 32;
+  constexpr int STAGES = cast_stages(GemmMemory<S, Epilogue>::TOTAL), GROUP = S::BN == 96 ? 128 : S::THREADS - 32;
   pdl_launch();
   cast_role<S::THREADS, STAGES, GROUP>(args.cast, shared_base(), blockIdx.x - args.gemm_blocks, gridDim.x - args.gemm_blocks);
 }

@@ -25,7 +25,8 @@ struct SharedShape {
   static constexpr bool TRANSPOSED = false;
   static constexpr int PIECES = BN * DEPTH / 4 / CONVERTERS;  // of four weights, of a k-block, that one thread converts
   static constexpr int AHEAD = 4;                             // k-blocks that it has asked for
-  static constexpr int ROOM = (231424 - PARTS * B_BYTES - 1024) / A_BYTES, STAGES = ROOM < COPIES ? ROOM : COPIES;
+  static constexpr int REST = 1024;                           // bytes, enough for biases and barriers
+  static constexpr int ROOM = (MOST_SHARED - SHARED_ALIGNMENT - PARTS * B_BYTES - REST) / A_BYTES, STAGES = ROOM < COPIES ? ROOM : COPIES;
   static_assert(N % BN == 0 && BN % (SWIZZLE / 2) == 0 && PARTS % BLOCKS == 0 && BN * DEPTH % (4 * CONVERTERS) == 0, "whole pieces");
 };
 
@@ -50,8 +51,8 @@ struct SharedMemory {
   static constexpr int A = S::PARTS * S::B_BYTES, EPILOGUE = A + S::STAGES * S::A_BYTES;
   static constexpr int FULL_B = EPILOGUE + Epilogue::SHARED_BYTES, CONVERTED = FULL_B + 8 * S::PARTS, FULL_A = CONVERTED + 8 * S::SHARE;
   static constexpr int EMPTY_A = FULL_A + 8 * S::STAGES, OF_EPILOGUE = EMPTY_A + 8 * S::STAGES;
-  static constexpr int TOTAL = OF_EPILOGUE + 16 + 1024;
-  static_assert(TOTAL <= 232448, "shared memory of one block");
+  static constexpr int TOTAL = OF_EPILOGUE + 16 + SHARED_ALIGNMENT;
+  static_assert(TOTAL <= MOST_SHARED, "shared memory of one block");
 };
 
 // Converts the block's share of B. `b`: the tile's first column, aligned to 4 bytes.

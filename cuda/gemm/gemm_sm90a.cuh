@@ -18,6 +18,7 @@
 #include "common/copy_sm90a.cuh"
 #include "common/fragment_sm90a.cuh"
 #include "common/mbarrier_sm90a.cuh"
+#include "common/shared_sm90a.cuh"
 #include "common/sync_sm90a.cuh"
 #include "common/tma_sm90a.cuh"
 #include "common/wgmma_sm90a.cuh"
@@ -65,13 +66,11 @@ struct GemmMemory {
   static constexpr int EPILOGUE = S::STAGES * S::STAGE_BYTES;
   static constexpr int BARRIERS = EPILOGUE + Epilogue::SHARED_BYTES;
   static constexpr int ENDED = BARRIERS + 16 * S::STAGES + 64;  // the barrier that says that the predecessor has
-  static constexpr int TOTAL = ENDED + 8 + 1024;  // with the slack for alignment
-  static_assert(TOTAL <= 232448, "shared memory of one block");
+  static constexpr int TOTAL = ENDED + 8 + SHARED_ALIGNMENT;
+  static_assert(TOTAL <= MOST_SHARED, "shared memory of one block");
 };
 
 constexpr int START_BARRIER = 1, LEAD_BARRIER = 2;  // and one more for each warpgroup after the second
-extern __shared__ uint8_t dynamic_shared[];
-__device__ __forceinline__ uint32_t shared_base() { return (smem_address(dynamic_shared) + 1023) & ~1023u; }
 
 template <class S>
 struct GemmProducer {

@@ -3,6 +3,8 @@
 #pragma once
 #include <cstdint>
 
+#include "common/bound.cuh"
+
 constexpr unsigned long long EMPTY = ~0ull;
 
 // 9.7.9.11 st
@@ -28,6 +30,6 @@ __device__ __forceinline__ void await_statistics(const unsigned long long* from,
       statistics[i / COUNT][i % COUNT] =
           make_float2(__uint_as_float(static_cast<unsigned>(word)), __uint_as_float(static_cast<unsigned>(word >> 32)));
     }
-    if (++tries > 1000000000u) __trap();
+    if (++tries > MOST_TRIES) __trap();
   } while (empty);
 }

@@ -7,6 +7,7 @@
    rows: the projection's steps of group 16. */
 #pragma once
 
+#include "common/exp2.cuh"
 #include "common/sync_sm90a.cuh"
 #include "small/exchange.cuh"
 #include "small/layout.cuh"
@@ -140,7 +141,6 @@ __device__ __forceinline__ void attention(const Operands<MT>& in, const Keys (&k
     }
   }
 
-  constexpr float SCALE = 0.125f * 1.44269504f;
   float inverse[2] = {0, 0};
 #pragma unroll
   for (int r = 0; r < HALVES; ++r) {
@@ -150,7 +150,7 @@ __device__ __forceinline__ void attention(const Operands<MT>& in, const Keys (&k
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         float& e = s[kt][2 * r + i];
-        e = keys[r].sees(8 * kt + 2 * t + i) ? e * SCALE : -INFINITY;
+        e = keys[r].sees(8 * kt + 2 * t + i) ? e * SCORE_SCALE : -INFINITY;
         top = fmaxf(top, e);
       }
     top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));

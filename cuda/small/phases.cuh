@@ -3,6 +3,7 @@
    of the warps, and over CTAs in the order of the splits: the same bits every time. */
 #pragma once
 
+#include "common/exp2.cuh"
 #include "small/attention.cuh"
 #include "small/exchange.cuh"
 #include "small/layernorm.cuh"
@@ -101,7 +102,7 @@ __device__ __forceinline__ float2 pick_up(const float* first, int stride) {
 /* tanh GELU: z / (1 + exp(-2 u)), u = sqrt(2 / pi) (z + 0.044715 z^3) */
 __device__ __forceinline__ float gelu(float z) {
   const float u = z * (1.0f + 0.044715f * z * z);
-  return __fdividef(z, 1.0f + exp2f(u * (-2.0f * 0.7978845608f * 1.44269504f)));
+  return __fdividef(z, 1.0f + exp2f(u * (-2.0f * 0.7978845608f * LOG2_E)));
 }
 
 /* A of one MMA step from vectors of two steps: rows 8 j + g in v[j]. */
