@@ -11,6 +11,7 @@
    its own predecessor has ended. */
 #include <cuda_fp16.h>
 #include "cast/cast_sm90a.cuh"
+#include "common/address.cuh"
 #include "common/sync_sm90a.cuh"
 #include "common/workspace.cuh"
 #include "gemm/longest_rows_sm90a.cuh"
@@ -72,7 +73,7 @@ __device__ __forceinline__ void layernorm_rows(const CastLayernormArgs& args, in
   const bool tells = FACTS && args.facts != nullptr;
   // Asked for here: behind the sums, where the compiler would put it, the end of the kernel waits for it.
   const float2 of_residual = tells ? load_here_2(args.vectors + VECTOR_RESIDUAL_FACTS) : make_float2(0.f, 0.f);
-  fetch_affine<THREADS>(smem_address(affine), args.cast.weights + GAMMA1, aligned);
+  fetch_affine<THREADS>(shared_address(affine), args.cast.weights + GAMMA1, aligned);
   if (threadIdx.x % 32 < args.tiles) args.statistics[row * args.tiles + threadIdx.x % 32] = EMPTY;
   if (block == 0 && args.longest != nullptr && threadIdx.x < LONGEST_ROWS) args.longest[longest_at(threadIdx.x)] = 0;
   if (args.x_copy != nullptr) one.store(args.x_copy + row * D);
@@ -80,7 +81,7 @@ __device__ __forceinline__ void layernorm_rows(const CastLayernormArgs& args, in
   if (tells && threadIdx.x % 32 == 0) args.facts[row] = row_facts(moments.x, moments.y, {of_residual.x, of_residual.y});
   copy_async_wait();
   __syncthreads();
-  one.store_scaled(smem_address(affine), args.h + to * D);
+  one.store_scaled(shared_address(affine), args.h + to * D);
 }
 
 // Block `block` of those that copy the small parameters, four a thread.

@@ -2,9 +2,8 @@
    "ldmatrix" (sm_75 and newer). Each function takes the address of the 16 x 16 block's first element. */
 #pragma once
 
+#include "common/address.cuh"
 #include "common/tile.cuh"
-
-__device__ inline unsigned shared_address(const void* p) { return static_cast<unsigned>(__cvta_generic_to_shared(p)); }
 
 __device__ inline void ldmatrix(unsigned (&r)[4], const __half* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"

@@ -38,6 +38,11 @@ __device__ __forceinline__ void tma_load_3d_once(uint32_t to, const CUtensorMap*
                ::"r"(to), "l"(map), "r"(x), "r"(y), "r"(z), "r"(barrier), "l"(policy)
                : "memory");
 }
+__device__ __forceinline__ void tma_load_4d(uint32_t to, const CUtensorMap* map, int x, int y, int z, int w, uint32_t barrier) {
+  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(to),
+               "l"(map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(barrier)
+               : "memory");
+}
 __device__ __forceinline__ void tma_load_4d_once(uint32_t to, const CUtensorMap* map, int x, int y, int z, int w, uint32_t barrier, uint64_t policy) {
   asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3, %4, %5}], [%6], %7;"
                ::"r"(to), "l"(map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(barrier), "l"(policy)

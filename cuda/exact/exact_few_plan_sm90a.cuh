@@ -27,8 +27,8 @@ struct FewShared {
   __device__ __forceinline__ float* a() const { return base; }
   __device__ __forceinline__ float* sums() const { return base + SUMS; }  // by warp
   __device__ __forceinline__ float* norm() const { return base + NORM; }  // gamma, then beta
-  __device__ __forceinline__ uint32_t weights() const { return smem_address(base + WEIGHTS); }
-  __device__ __forceinline__ uint32_t full() const { return smem_address(base + BARRIERS); }  // a unit's weights are there
+  __device__ __forceinline__ uint32_t weights() const { return shared_address(base + WEIGHTS); }
+  __device__ __forceinline__ uint32_t full() const { return shared_address(base + BARRIERS); }  // a unit's weights are there
   __device__ __forceinline__ uint32_t taken() const { return full() + 8; }                    // all threads have taken them
 };
 // The warps that compute

@@ -1,4 +1,4 @@
-/* The left operands of the exact block of few rows: copied, or normalized, into shared memory; and attention. */
+/* The left operands of the exact block of few rows: copied, or normalised, into shared memory; and attention. */
 #pragma once
 
 #include "common/copy_sm90a.cuh"
@@ -14,14 +14,14 @@ __device__ __forceinline__ void bring_rows(const float* from, int pitch, float* 
   static_assert(THREADS % QUADS == 0, "whole rows");
   int row = thread_index() / QUADS;
   const int column = thread_index() % QUADS * 4;
-  uint32_t to = smem_address(a + row * A_PITCH + column);
+  uint32_t to = shared_address(a + row * A_PITCH + column);
   from += row * pitch + column;
 #pragma unroll 4
   for (; row < rows; row += ROWS, from += ROWS * pitch, to += ROWS * A_PITCH * 4) copy_async_16(to, from);
 }
 __device__ __forceinline__ void bring_norm(const float* from, float* norm) {
 #pragma unroll
-  for (int i = 0; i < 2 * D; i += THREADS) copy_async_4(smem_address(norm + i + thread_index()), from + i + thread_index());
+  for (int i = 0; i < 2 * D; i += THREADS) copy_async_4(shared_address(norm + i + thread_index()), from + i + thread_index());
 }
 
 // One warp a row: a = LN(from) gamma + beta; `norm` has gamma, and beta behind it, after meanwhile(), which is called when the first loads have left.

@@ -150,7 +150,7 @@ extern "C" __global__ void __launch_bounds__(LONG_BEGIN_THREADS, 1) exact_long_b
     if (crew.rank < casting && busy == BLOCK_WARPS) return;
     return long_norm1(args, crew.rank * BLOCK_WARPS + warp - min(crew.rank + 1, casting) * busy, crew.size * BLOCK_WARPS - casting * busy);
   }
-  float* reduce = reinterpret_cast<float*>(dynamic_shared + (shared + S_REDUCE - smem_address(dynamic_shared)));
+  float* reduce = reinterpret_cast<float*>(dynamic_shared + (shared + S_REDUCE - shared_address(dynamic_shared)));
   split_slabs<false>(args, shared, reduce, crew.rank, crew.size, slabs.end);
 }
 

@@ -82,7 +82,7 @@ extern "C" __global__ void __launch_bounds__(exact90::THREADS, 1) exact(const Ex
   using namespace exact90;
   if (!join_crew(args)) return;
   const uint32_t shared = shared_base();
-  float* reduce = reinterpret_cast<float*>(dynamic_shared + (shared + S_REDUCE - smem_address(dynamic_shared)));
+  float* reduce = reinterpret_cast<float*>(dynamic_shared + (shared + S_REDUCE - shared_address(dynamic_shared)));
   if (!(args.phases & EXACT_FORWARD)) {
     if (threadIdx.x < CONSUMERS) {
       if (crew.rank < SLABS) fetch_slab(args, crew.rank, shared + S_RING);

@@ -23,7 +23,7 @@ struct LongSlabs {
   // By the threads that compute
   __device__ __forceinline__ void split(const ExactArgs& args, uint32_t shared) const {
     if (static_cast<int>(blockIdx.x) < block || begin >= end) return;
-    float* reduce = reinterpret_cast<float*>(dynamic_shared + (shared + S_REDUCE - smem_address(dynamic_shared)));
+    float* reduce = reinterpret_cast<float*>(dynamic_shared + (shared + S_REDUCE - shared_address(dynamic_shared)));
     const int slab = begin + blockIdx.x - block;
     named_barrier_sync(CONSUMER_BARRIER, CONSUMERS);  // both warpgroups are done with the ring
     if (slab < end) fetch_slab(args, slab, shared + S_RING);

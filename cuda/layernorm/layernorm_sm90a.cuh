@@ -5,7 +5,6 @@
 #include <cuda_fp16.h>
 #include "common/copy_sm90a.cuh"
 #include "common/fragment_sm90a.cuh"
-#include "common/mbarrier_sm90a.cuh"
 #include "common/reduce.cuh"
 #include "dims.h"
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "common/exp2.cuh"
+#include "common/pack.cuh"
 #include "common/sync_sm90a.cuh"
 #include "small/exchange.cuh"
 #include "small/layout.cuh"
@@ -180,7 +181,7 @@ __device__ __forceinline__ void attention(const Operands<MT>& in, const Keys (&k
 #pragma unroll
     for (int i = 0; i < 4; ++i)
       if (i % 2 < HALVES && 2 * j + i / 2 < KEY_TILES)
-        p[i] = pack(s[2 * j + i / 2][i % 2 * 2], s[2 * j + i / 2][i % 2 * 2 + 1]);
+        p[i] = pack_half2(s[2 * j + i / 2][i % 2 * 2], s[2 * j + i / 2][i % 2 * 2 + 1]);
 #pragma unroll
     for (int tile = 0; tile < 8; ++tile) {
       const uint32_t pick = tile % 2 ? 0x7632 : 0x5410;
@@ -197,7 +198,7 @@ __device__ __forceinline__ void attention(const Operands<MT>& in, const Keys (&k
     for (int i = 0; i < 4; i += 2)
 #pragma unroll
       for (int r = 0; r < 2; ++r)
-        a[step][i + r] = pack(o[tile + i][2 * r + n] * inverse[r], o[tile + i + 1][2 * r + n] * inverse[r]);
+        a[step][i + r] = pack_half2(o[tile + i][2 * r + n] * inverse[r], o[tile + i + 1][2 * r + n] * inverse[r]);
   }
 }
 

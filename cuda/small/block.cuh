@@ -4,7 +4,7 @@
    Shapes: x, output (rows, 768) fp32, rows = batch seq_len <= 16 MT, 8 where HALVES is 1; they may be the same buffer.
    Grid: min(SMs, 128), all resident at once, hence a cooperative launch; 416 threads: twelve warps compute, one brings
    (producer.cuh).
-   Shared memory: sizeof(Shared<MT, W, SINGLE>), 143 to 204 KB. A CTA's weights are on their way long before they are
+   Shared memory: sizeof(Shared<MT, W, SINGLE>), 143 to 204 KB. A block's weights are on their way long before they are
    used. Limiter: the exchanges of activations through L2, one after the other (three up to 16 rows, six above), and the
    bytes from L2 to the SMs, activations and weights together.
 
@@ -97,7 +97,7 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGL
   uint32_t parity =
       0;  // of the arrivals: the first slice's, then the next one's if the grid is smaller than the slices are many
   const auto next_slice = [&] {
-    async_fence();
+    fence_async_shared();
     __syncthreads();
     parity ^= 1;
   };
@@ -105,7 +105,7 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGL
   if (is_norm_warp)
     for (int row = blockIdx.x; row < rows; row += place.grid) {
       if (row != blockIdx.x) load_norm_row<W>(row_x, row_gamma, row_beta, call.x + row * D, call.vectors.norm1);
-      normalize_row(row_x, row_gamma, row_beta, exchange.h[0], row);
+      normalise_row(row_x, row_gamma, row_beta, exchange.h[0], row);
     }
   if (has_qkv) {
     if constexpr (C::SPLIT)
@@ -124,7 +124,7 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGL
                     });
       qkv_watch.look(weights);
     }
-    if constexpr (PROJ_ASKED == WITH_QKV) async_fence();  // W_proj will lie where W_qkv and its sums lay
+    if constexpr (PROJ_ASKED == WITH_QKV) fence_async_shared();  // W_proj will lie where W_qkv and its sums lay
   } else {
     named_barrier_sync(READY, BLOCK);
   }
@@ -156,7 +156,7 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGL
   if (PROJ_ASKED == WITH_QKV && place.narrow >= AttnS::COUNT) named_barrier_arrive(PROJ, BLOCK);
   watch.lay_down(shared, MATRIX_ATTN);
   if constexpr (PROJ_ASKED == BEHIND_ATTENTION) {  // qkv's place is free of weights, sums, K and V
-    async_fence();
+    fence_async_shared();
     named_barrier_arrive(PROJ, BLOCK);
   }
   if constexpr (SINGLE && shared.TIGHT) {
@@ -185,7 +185,7 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGL
         for (int i = 0; i < 6; ++i)
           row_gamma.v[i] = quad(shared.norm2 + Row::feature(i)),
           row_beta.v[i] = quad(shared.norm2 + D + Row::feature(i));
-        normalize_row(x1, row_gamma, row_beta, exchange.h[1], row);
+        normalise_row(x1, row_gamma, row_beta, exchange.h[1], row);
       }
     receive_fragments<MT>(exchange.h[1], rows, a);
     take_fc();

@@ -1,4 +1,4 @@
-/* What the CTAs without a slice of W_qkv do while the others have one, or all CTAs where they are too few. */
+/* What the blocks without a slice of W_qkv do while the others have one, or all blocks where they are too few. */
 #pragma once
 
 #include "small/layout.cuh"
@@ -15,7 +15,7 @@ struct Bystander {
     index = spare > 0 ? static_cast<int>(blockIdx.x) - busy : blockIdx.x, count = spare > 0 ? spare : grid;
   }
 
-  // x before output, which may be the same, is written: this CTA's part of output's input is sent later.
+  // x before output, which may be the same, is written: this block's part of output's input is sent later.
   __device__ __forceinline__ void save(const float* x, float* to, int rows) const {
     if (index < 0) return;
     for (int i = index * THREADS + threadIdx.x; i < rows * D / 4; i += count * THREADS)

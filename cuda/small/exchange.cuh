@@ -1,4 +1,4 @@
-/* How activations pass between CTAs without a barrier: every 32-bit word carries its own flag.
+/* How activations pass between blocks without a barrier: every 32-bit word carries its own flag.
 
    A copy of the exchange area is all ones before a launch works in it. 0xffffffff is a NaN that no rounding instruction
    produces (they give 0x7fffffff, and 0x7fff in half precision), so a word that differs from it has been written in
@@ -7,10 +7,11 @@
    the load. No order between words is needed, so relaxed accesses do.
 
    A launch works in the copy of its parity and clears the other one, which the launch before it used. The count of
-   launches is kept by each CTA for itself, so all launches on one workspace must have the same grid, and no two may run
-   at the same time. */
+   launches is kept by each block for itself, so all launches on one workspace must have the same grid, and no two may
+   run at the same time. */
 #pragma once
 
+#include "common/pack.cuh"
 #include "small/layout.cuh"
 #include "small/ptx.cuh"
 
@@ -26,7 +27,7 @@ __device__ __forceinline__ float4 floats(uint4 v) {
 
 /* Loads v[i] from at(i), or zeros where at(i) is null, until every word has been written. The whole warp calls it. With
    many rows a failed attempt would load a lot in vain: then each lane first waits for one word, `sample`, between them
-   from nearly every CTA that has a part. */
+   from nearly every block that has a part. */
 template <int N, class At>
 __device__ __forceinline__ void receive(uint4 (&v)[N], const void* sample, At at) {
   if (sample)
@@ -58,15 +59,13 @@ __device__ __forceinline__ float2 receive_one(const float* p) {
 __device__ __forceinline__ void send(float* p, float4 v) {
   store_strong(p, make_uint4(__float_as_uint(v.x), __float_as_uint(v.y), __float_as_uint(v.z), __float_as_uint(v.w)));
 }
-__device__ __forceinline__ void send(__half* p, float4 v) {
-  store_strong(p, make_uint2(pack(v.x, v.y), pack(v.z, v.w)));
-}
+__device__ __forceinline__ void send(__half* p, float4 v) { store_strong(p, pack_half4(v)); }
 __device__ __forceinline__ void send(float* p, float2 v) {
   store_strong(p, make_uint2(__float_as_uint(v.x), __float_as_uint(v.y)));
 }
-__device__ __forceinline__ void send(__half* p, float2 v) { store_strong(p, pack(v.x, v.y)); }
+__device__ __forceinline__ void send(__half* p, float2 v) { store_strong(p, pack_half2(v.x, v.y)); }
 
-/* Makes ready for the next launch what the last one wrote. The producers of all CTAs share the work. */
+/* Makes ready for the next launch what the last one wrote. The producers of all blocks share the work. */
 __device__ inline void clear(Exchange& old, uint32_t rows, bool split, bool split_proj) {
   const uint32_t first = blockIdx.x * 32 + threadIdx.x % 32, step = gridDim.x * 32;
   const auto fill = [&](void* p, uint32_t bytes) {

@@ -1,12 +1,13 @@
-/* LayerNorm, in two forms. Up to 16 rows every CTA does all of it for itself, each warp holding 64 of the 768 features
-   of all rows in registers, as A fragments want them. Above, that would be too much to read for each: a warp somewhere
-   does a row and sends it round, which takes one exchange more.
+/* LayerNorm, in two forms. Up to 16 rows every block does all of it for itself, each warp holding 64 of the 768
+   features of all rows in registers, as A fragments want them. Above, that would be too much to read for each: a warp
+   somewhere does a row and sends it round, which takes one exchange more.
 
    Value (j, s): row 8 j + g, features 64 warp + 16 s + 4 t ... + 3. Two passes over the registers for a warp's own mean
    and sum of squared deviations, then the twelve pairs of a row are merged (Chan): nothing is lost to cancellation
    however far the mean is from zero. */
 #pragma once
 
+#include "common/pack.cuh"
 #include "common/reduce.cuh"
 #include "common/sync_sm90a.cuh"
 #include "small/exchange.cuh"
@@ -72,10 +73,10 @@ __device__ __forceinline__ void layernorm(const float4 (&x)[2][4], const float4 
 #pragma unroll
     for (int s = 0; s < 4; ++s) {
       const float4 v = d[j][s];
-      a[s][0][j] = pack(fmaf(fmaf(v.x, scale, shift), gamma[s].x, beta[s].x),
-                        fmaf(fmaf(v.y, scale, shift), gamma[s].y, beta[s].y));
-      a[s][0][j + 2] = pack(fmaf(fmaf(v.z, scale, shift), gamma[s].z, beta[s].z),
-                            fmaf(fmaf(v.w, scale, shift), gamma[s].w, beta[s].w));
+      a[s][0][j] = pack_half2(fmaf(fmaf(v.x, scale, shift), gamma[s].x, beta[s].x),
+                              fmaf(fmaf(v.y, scale, shift), gamma[s].y, beta[s].y));
+      a[s][0][j + 2] = pack_half2(fmaf(fmaf(v.z, scale, shift), gamma[s].z, beta[s].z),
+                                  fmaf(fmaf(v.w, scale, shift), gamma[s].w, beta[s].w));
     }
   }
 }
@@ -88,7 +89,7 @@ struct Row {
 
 /* One row by one warp, for fragments of GROUP 4 that are read two steps at a time: of each 32 features, 16 h + 4 t + i
  * goes to place 8 t + 4 h + i. */
-__device__ __forceinline__ void normalize_row(const Row& x, const Row& gamma, const Row& beta, Blocked<__half, D>& to,
+__device__ __forceinline__ void normalise_row(const Row& x, const Row& gamma, const Row& beta, Blocked<__half, D>& to,
                                               int row) {
   float sum = 0, square = 0;
 #pragma unroll

@@ -40,8 +40,8 @@ struct Proj {
 
 constexpr int MOST_PARTS = 6;
 
-/* The part of matrix M that a CTA takes: ROWS x WIDTH, K / ROWS splits of one column range lying next to each other in
- * the numbering. */
+/* The part of matrix M that a block takes: ROWS x WIDTH, K / ROWS splits of one column range lying next to each other
+ * in the numbering. */
 template <class M, int ROWS_, int WIDTH_, int PARTS_>
 struct Slice {
   using Matrix = M;
@@ -54,9 +54,9 @@ struct Slice {
   static __device__ __forceinline__ int column(int slice) { return M::FIRST + slice / SPLITS * WIDTH; }
 };
 
-/* The cuts for MT tiles of 16 rows. Up to 16 rows each CTA normalises all rows for itself, and only fp32 weights have
-   proj split along K across CTAs (rows of 8 columns, 32 bytes, are slow to bring). Above, work is divided so that the
-   activations a CTA reads stay few, at the price of more exchanges: the two narrow products (768 columns) are split,
+/* The cuts for MT tiles of 16 rows. Up to 16 rows each block normalises all rows for itself, and only fp32 weights have
+   proj split along K across blocks (rows of 8 columns, 32 bytes, are slow to bring). Above, work is divided so that the
+   activations a block reads stay few, at the price of more exchanges: the two narrow products (768 columns) are split,
    their sums meeting in the workspace, and a row is normalised once and sent round. SINGLE: sequences of one token. */
 template <int MT, bool FP32, bool SINGLE>
 struct Cut {
@@ -93,7 +93,7 @@ struct Exchange {
   float proj_sums[4][MAX_ROWS][D];
 };
 
-/* A CTA's own memory from launch to launch. */
+/* A block's own memory from launch to launch. */
 struct alignas(16) Epoch {
   uint32_t launches;                 // how many it has seen; the parity picks the copy
   uint32_t rows, split, split_proj;  // of the last one: what is to be cleared
@@ -104,7 +104,7 @@ struct Workspace {
   Exchange copy[2];
 };
 
-/* Named barriers of a CTA; 0 is __syncthreads(). */
+/* Named barriers of a block; 0 is __syncthreads(). */
 enum Barrier {
   COMPUTING = 1,  // the warps that compute
   READY,          // the producer has set up what arrives at shared memory

@@ -1,5 +1,5 @@
-/* How much of a CTA's weights is on its way at a time. L2 hands out 28 bytes a clock and SM while all of them ask
-   (H100), and activations that a CTA polls stand in line behind its weights. So not all weights are asked for at once
+/* How much of a block's weights is on its way at a time. L2 hands out 28 bytes a clock and SM while all of them ask
+   (H100), and activations that a block polls stand in line behind its weights. So not all weights are asked for at once
    but part by part, one when that AHEAD parts before has arrived: enough to keep the line busy, little enough to wait
    behind. */
 #pragma once

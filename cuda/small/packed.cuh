@@ -5,6 +5,7 @@
    tile + g and the rows that stream.cuh gives it for the matrix's GROUP. The vectors follow in fp32. */
 #pragma once
 
+#include "common/pack.cuh"
 #include "common/sync_sm90a.cuh"
 #include "small/layout.cuh"
 #include "small/pace.cuh"
@@ -69,7 +70,7 @@ __device__ __forceinline__ void pack_matrix(__half* to, const float* weights) {
     const int step = i / 32 % (M::K / 16), tile = i / 32 / (M::K / 16);
     const int row = step / STEPS_OF_GROUP * 4 * M::GROUP + M::GROUP * t + step % STEPS_OF_GROUP * 4;
     const float* w = weights + M::OFFSET + static_cast<size_t>(row) * M::N + 8 * tile + g;
-    reinterpret_cast<uint2*>(to)[i] = make_uint2(pack(w[0], w[M::N]), pack(w[2 * M::N], w[3 * M::N]));
+    reinterpret_cast<uint2*>(to)[i] = pack_half4(make_float4(w[0], w[M::N], w[2 * M::N], w[3 * M::N]));
   }
 }
 

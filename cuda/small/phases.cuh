@@ -1,6 +1,6 @@
 /* The phases of the block, each on one slice of its weight matrix: LN + QKV and LN + FC (dense), attention + output
    projection (attend), proj (project). A slice's product is summed over the warps through shared memory, in the order
-   of the warps, and over CTAs in the order of the splits: the same bits every time. */
+   of the warps, and over blocks in the order of the splits: the same bits every time. */
 #pragma once
 
 #include "common/exp2.cuh"
@@ -116,7 +116,7 @@ __device__ __forceinline__ void fragments(uint32_t (&a)[MT][4], const uint4 (&v)
   }
 }
 
-/* This warp's features of LN's output, as normalize_row sends it. */
+/* This warp's features of LN's output, as normalise_row sends it. */
 template <int MT>
 __device__ __forceinline__ void receive_fragments(const Blocked<__half, D>& h, int rows,
                                                   uint32_t (&a)[D / WARPS / 16][MT][4]) {
@@ -132,8 +132,8 @@ __device__ __forceinline__ void receive_fragments(const Blocked<__half, D>& h, i
   for (int s = 0; s < FEATURES / 16; ++s) fragments<MT>(a[s], in[s / 2], s % 2);
 }
 
-/* The end of a product whose K is split over CTAs. Each row is finished by one of them, which adds the others' sums in
-   their order; `sum` is this CTA's at first. Returns whether this thread holds a finished one. */
+/* The end of a product whose K is split over blocks. Each row is finished by one of them, which adds the others' sums
+   in their order; `sum` is this block's at first. Returns whether this thread holds a finished one. */
 template <class S, int MT>
 __device__ __forceinline__ bool meet(float2& sum, float (&sums)[4][MAX_ROWS][D], int split, int row, int column) {
   if constexpr (S::SPLITS == 1) return true;
@@ -251,7 +251,7 @@ __device__ __forceinline__ Row assemble(Exchange& exchange, const float* base, i
   return x1;
 }
 
-/* This slice's part of f W + bias + x1: the output. `last`: this CTA has no other slice. */
+/* This slice's part of f W + bias + x1: the output. `last`: this block has no other slice. */
 template <class S, class W, int MT, int HALVES, class Shared>
 __device__ __forceinline__ void project(Shared& shared, uint64_t* arrived, uint32_t parity, Exchange& exchange,
                                         int slice, int rows, float* output, WatchOf<W>& watch, bool last) {

@@ -23,8 +23,8 @@ struct Call {
   const Wake* wake;  // of fp32 weights
 };
 
-/* The first slices of this CTA; the next ones follow at a distance of the grid. The narrow matrices' start three
-   quarters round the grid: where they or qkv's are fewer than the CTAs, different ones go without. */
+/* The first slices of this block; the next ones follow at a distance of the grid. The narrow matrices' start three
+   quarters round the grid: where they or qkv's are fewer than the blocks, different ones go without. */
 struct Place {
   int grid = gridDim.x, wide = blockIdx.x, narrow = (blockIdx.x + 3 * (gridDim.x / 4)) % gridDim.x;
 };
@@ -77,8 +77,8 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGL
   constexpr Asked PROJ_ASKED = asked<MT, W>();
   const auto bring_first_proj = [&] {
     if (PROJ_ASKED != AT_ONCE) named_barrier_sync(PROJ, BLOCK);
-    // All that was asked for has arrived, and W_attn's barriers are phases further on where the CTA has several slices
-    // of it.
+    // All that was asked for has arrived, and W_attn's barriers are phases further on where the block has several
+    // slices of it.
     if (PROJ_ASKED == WITH_X1) first_slices = {};
     if (place.narrow < ProjS::COUNT) bring_proj(place.narrow, first_slices);
   };
@@ -86,10 +86,10 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGL
   if (elect_one()) {
     for (uint64_t* bars : {shared.qkv_arrived, shared.attn_arrived, shared.fc_arrived, shared.proj_arrived})
 #pragma unroll
-      for (int i = 0; i < MOST_PARTS; ++i) barrier_init(bars + i, W::ARRIVALS);
-    barrier_init(&shared.norm2_arrived, W::ARRIVALS);
-    for (uint64_t& bar : shared.watched) barrier_init(&bar, THREADS);
-    barrier_init_fence();
+      for (int i = 0; i < MOST_PARTS; ++i) mbarrier_init(shared_address(bars + i), W::ARRIVALS);
+    mbarrier_init(shared_address(&shared.norm2_arrived), W::ARRIVALS);
+    for (uint64_t& bar : shared.watched) mbarrier_init(shared_address(&bar), THREADS);
+    fence_mbarrier_init();
     shared.loud = 0;
   }
   __syncwarp();

@@ -1,68 +1,26 @@
-/* The PTX this folder uses, one wrapper each, with the section of the PTX ISA 9.0 it comes from. */
+/* The PTX that only this folder uses, one wrapper each, with the section of the PTX ISA 9.0 it comes from; and what of
+   common/ takes addresses in shared memory, for pointers. */
 #pragma once
-
-#include <cuda_fp16.h>
 
 #include <cstdint>
 
+#include "common/address.cuh"
+#include "common/mbarrier_sm90a.cuh"
+#include "common/mma_sm80.cuh"
+#include "common/tma_sm90a.cuh"
+
 namespace small {
 
-__device__ __forceinline__ uint32_t shared_address(const void* p) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
-
-/* CUtensorMap, without the driver's header. */
-struct alignas(64) TensorMap {
-  unsigned char opaque[128];
-};
-
-// 9.7.13.15.9, mbarrier.init
-__device__ __forceinline__ void barrier_init(uint64_t* bar, int count) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(bar)), "r"(count) : "memory");
-}
-// 9.7.13.4, membar / fence: initialised barriers become visible to the copy engine
-__device__ __forceinline__ void barrier_init_fence() {
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-// 9.7.13.15.13, mbarrier.arrive
 __device__ __forceinline__ void barrier_expect(uint64_t* bar, int bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(bar)), "r"(bytes)
-               : "memory");
+  mbarrier_expect(shared_address(bar), bytes);
 }
-__device__ __forceinline__ void barrier_arrive(uint64_t* bar) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(bar)) : "memory");
+__device__ __forceinline__ void copy_box(void* to, const CUtensorMap* map, int x, int y, int z, int w, uint64_t* bar) {
+  tma_load_4d(shared_address(to), map, x, y, z, w, shared_address(bar));
 }
-// 9.7.13.15.16, mbarrier.try_wait. Bounded: a copy that never comes ends as an error, after minutes, as pages of managed memory may be slow.
-__device__ __forceinline__ void barrier_wait(uint64_t* bar, uint32_t parity) {
-  for (uint32_t tries = 0;; ++tries) {
-    uint32_t done;
-    asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-                 : "=r"(done)
-                 : "r"(shared_address(bar)), "r"(parity)
-                 : "memory");
-    if (done) return;
-    if (tries > 1000000000u) __trap();
-  }
-}
-// 9.7.13.4, fence.proxy.async: what this thread did to shared memory comes before later copies into it
-__device__ __forceinline__ void async_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-
-// 9.7.9.25.5.2, cp.async.bulk.tensor
-__device__ __forceinline__ void copy_box(void* to, const TensorMap* map, int c0, int c1, int c2, int c3,
-                                         uint64_t* bar) {
-  asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], "
-      "[%6];" ::"r"(shared_address(to)),
-      "l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(shared_address(bar))
-      : "memory");
-}
-// 9.7.9.25.4.1, cp.async.bulk
 __device__ __forceinline__ void copy_run(void* to, const void* from, int bytes, uint64_t* bar) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                   shared_address(to)),
-               "l"(from), "r"(bytes), "r"(shared_address(bar))
-               : "memory");
+  bulk_load(shared_address(to), from, bytes, shared_address(bar));
 }
+__device__ __forceinline__ void barrier_wait(uint64_t* bar, uint32_t parity) { mbarrier_wait(shared_address(bar), parity); }
 
 // 9.7.9.8, ld.relaxed, and 9.7.9.11, st.relaxed: strong accesses at the scope of the device, so never served by a stale
 // L1 line
@@ -113,20 +71,7 @@ __device__ __forceinline__ float load_early_word(const float* p) {
   return v;
 }
 
-// 9.7.14.5.8, mma.m16n8k16: d += a b with fp16 operands and fp32 sums
-__device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint2 b) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
-      "%3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y));
-}
-
-// 9.7.9.21, cvt: two floats rounded to nearest, `low` in the lower half. A NaN becomes 0x7fff, never 0xffff.
-__device__ __forceinline__ uint32_t pack(float low, float high) {
-  uint32_t r;
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-  return r;
-}
+// d += a b with fp16 operands and fp32 sums
+__device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint2 b) { MmaSm80::mma(d, a, b.x, b.y); }
 
 }  // namespace small

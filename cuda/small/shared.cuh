@@ -44,7 +44,7 @@ struct Shared {
   uint64_t qkv_arrived[MOST_PARTS], attn_arrived[MOST_PARTS], fc_arrived[MOST_PARTS], proj_arrived[MOST_PARTS];
   uint64_t norm2_arrived;
   uint64_t watched[4];  // what was seen of each matrix has been laid down
-  unsigned loud;        // whether this CTA has raised an alarm
+  unsigned loud;        // whether this block has raised an alarm
 
   __device__ __forceinline__ Element* qkv() { return qkv_area; }
   __device__ __forceinline__ Element* proj() { return TIGHT ? qkv_area : proj_area; }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "common/copy_sm90a.cuh"
+#include "common/pack.cuh"
 #include "common/sync_sm90a.cuh"
 #include "small/layout.cuh"
 #include "small/pace.cuh"
@@ -24,7 +25,7 @@ struct Fp32Slices {
   static __device__ __forceinline__ uint2 fragment(const float* slice, int step, int tile) {
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     const float* w = slice + (16 * step + t) * S::WIDTH + 8 * tile + g;
-    return make_uint2(pack(w[0], w[4 * S::WIDTH]), pack(w[8 * S::WIDTH], w[12 * S::WIDTH]));
+    return make_uint2(pack_half2(w[0], w[4 * S::WIDTH]), pack_half2(w[8 * S::WIDTH], w[12 * S::WIDTH]));
   }
 };
 
@@ -37,14 +38,14 @@ struct Fp32Slices {
 struct Fp32Weights : Fp32Slices {
   static constexpr int ARRIVALS = 1;
   struct Matrices {
-    TensorMap qkv, attn, fc, proj;
+    CUtensorMap qkv, attn, fc, proj;
   };
 
-  static __device__ __forceinline__ const TensorMap* map(const Matrices& m, Qkv) { return &m.qkv; }
-  static __device__ __forceinline__ const TensorMap* map(const Matrices& m, Values) { return &m.qkv; }
-  static __device__ __forceinline__ const TensorMap* map(const Matrices& m, Attn) { return &m.attn; }
-  static __device__ __forceinline__ const TensorMap* map(const Matrices& m, Fc) { return &m.fc; }
-  static __device__ __forceinline__ const TensorMap* map(const Matrices& m, Proj) { return &m.proj; }
+  static __device__ __forceinline__ const CUtensorMap* map(const Matrices& m, Qkv) { return &m.qkv; }
+  static __device__ __forceinline__ const CUtensorMap* map(const Matrices& m, Values) { return &m.qkv; }
+  static __device__ __forceinline__ const CUtensorMap* map(const Matrices& m, Attn) { return &m.attn; }
+  static __device__ __forceinline__ const CUtensorMap* map(const Matrices& m, Fc) { return &m.fc; }
+  static __device__ __forceinline__ const CUtensorMap* map(const Matrices& m, Proj) { return &m.proj; }
 
   template <class S, class P>
   static __device__ __forceinline__ void bring(float* to, float* bias_to, const Matrices& m, const float* bias,

@@ -2,6 +2,7 @@
    ones were watched when they were cast. */
 #pragma once
 
+#include "common/pack.cuh"
 #include "common/sync_sm90a.cuh"
 #include "common/watch_sm90a.cuh"
 #include "exact/wake_sm90a.cuh"
@@ -11,14 +12,14 @@
 namespace small {
 
 /* What comes of alarms. Where the exact kernel follows, it looks itself. Where it sleeps (exact/wake_sm90a.cuh), it is
-   up to the CTAs that have raised one: the producer of each looks at all of them once its own are there, so the last to
-   look sees all, and must_rescue() takes nothing back when there are more. The first to find that it must wakes the
+   up to the blocks that have raised one: the producer of each looks at all of them once its own are there, so the last
+   to look sees all, and must_rescue() takes nothing back when there are more. The first to find that it must wakes the
    exact kernel. Nobody knows when all have looked, so calls take two sets of alarms in turns, and each clears the
-   other's. While the exact kernel is awake from an earlier call, every CTA counts itself instead and the last one
+   other's. While the exact kernel is awake from an earlier call, every block counts itself instead and the last one
    decides, because it may have to put it to sleep. */
 struct Guard {
   const Wake* wake;
-  uint32_t launches;  // as all CTAs count them
+  uint32_t launches;  // as all blocks count them
 
   __device__ __forceinline__ unsigned* set(uint32_t call) const {
     return wake->exact.alarms + ALARMS_FEW + call % 2 * ALARMS;
@@ -34,8 +35,8 @@ struct Guard {
 
   __device__ __forceinline__ unsigned call() const { return 2 * launches + 1; }
 
-  // By one thread when all of this CTA's alarms are raised. `awake`: the call that has woken the exact kernel, or 0;
-  // the same for all CTAs where it was an earlier one, because its number stays until the last CTA has counted itself.
+  // By one thread when all of this block's alarms are raised. `awake`: the call that has woken the exact kernel, or 0;
+  // the same for all blocks where it was an earlier one, because its number stays until the last has counted itself.
   __device__ __forceinline__ void judge(bool loud, unsigned awake) const {
     if (wake->node == nullptr) return;
     const bool counts = awake != 0 && awake != call();
@@ -44,7 +45,7 @@ struct Guard {
       if (add_ordered(counted, 1) + 1 != gridDim.x) return;
       *counted = 0;
     } else {
-      if (!loud) return pdl_launch();  // the GPU need not wait for the end of this CTA to pass over the node
+      if (!loud) return pdl_launch();  // the GPU need not wait for the end of this block to pass over the node
       __threadfence();
     }
     bool any;
@@ -82,14 +83,14 @@ struct Watch<true> {
   template <class Shared>
   __device__ __forceinline__ void lay_down(Shared& shared, int matrix) {
     shared.seen[matrix][threadIdx.x] = make_float2(seen.largest, seen.squares);
-    barrier_arrive(&shared.watched[matrix]);  // each thread for itself, as racecheck wants it
+    mbarrier_arrive(shared_address(&shared.watched[matrix]));  // each thread for itself, as racecheck wants it
     seen = Observation();
   }
 };
 template <class W>
 using WatchOf = Watch<W::FP32>;
 
-/* Q's and K's columns of W_qkv, which sequences of one token do not need: all CTAs look at some rows of them. */
+/* Q's and K's columns of W_qkv, which sequences of one token do not need: all blocks look at some rows of them. */
 template <class W>
 struct QueriesAndKeys {
   static constexpr int ROWS = D / MAX_GRID;  // at a time
@@ -106,9 +107,9 @@ struct QueriesAndKeys {
   template <class See>
   __device__ __forceinline__ void each(See see) const {
 #pragma unroll
-    for (int i = 0; i < ROWS; ++i) see(make_uint2(pack(w[i].x, w[i].y), pack(w[i].z, w[i].w)));
+    for (int i = 0; i < ROWS; ++i) see(pack_half4(w[i]));
   }
-  // How many of them this CTA looks at
+  // How many of them this block looks at
   static __device__ __forceinline__ int count() { return (D - 1 - blockIdx.x + gridDim.x) / gridDim.x * 2 * D; }
 };
 
