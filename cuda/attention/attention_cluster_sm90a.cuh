@@ -20,11 +20,6 @@ struct ClusterArgs {
   const float2* longest;
 };
 
-__device__ __forceinline__ void cluster_store_2(uint32_t to, float x, float y, uint32_t barrier) {
-  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(to), "f"(x), "f"(y), "r"(barrier)
-               : "memory");
-}
-
 // A warp's eight rows of 128 bytes, in two of its runs of 512 bytes among the received parts; swizzled, for the banks
 __device__ __forceinline__ uint32_t staged(uint32_t part, int warp, int row, int chunk) {
   return part + 2048 * (row >> 2) + 512 * warp + 128 * (row & 3) + ((chunk ^ row) << 4);

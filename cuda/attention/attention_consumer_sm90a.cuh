@@ -61,7 +61,7 @@ struct AttentionConsumer {
     if (!T::Q_REGISTERS) return;
     const int lane = this->lane(), r = 16 * warp + (lane & 15);
 #pragma unroll
-    for (int k = 0; k < 4; k++) ldmatrix_x4(rows_smem() + swizzle_128(r, 2 * k + (lane >> 4)), q[k]);
+    for (int k = 0; k < 4; k++) ldmatrix_x4(rows_smem() + swizzle<128>(r, 2 * k + (lane >> 4)), q[k]);
   }
 
   // S = Q K^T

@@ -9,7 +9,7 @@
 template <class T>
 __device__ __forceinline__ void stage_columns(const AttentionConsumer<T>& c, int i, const float* v, const float (&scale)[2]) {
   const int lane = c.lane(), row = 16 * c.warp + (lane & 15);
-  stmatrix_x4(c.rows_smem() + swizzle_128(row, 2 * i + (lane >> 4)),
+  stmatrix_x4(c.rows_smem() + swizzle<128>(row, 2 * i + (lane >> 4)),
               pack_half2(v[0] * scale[0], v[1] * scale[0]), pack_half2(v[2] * scale[1], v[3] * scale[1]),
               pack_half2(v[4] * scale[0], v[5] * scale[0]), pack_half2(v[6] * scale[1], v[7] * scale[1]));
 }

@@ -201,7 +201,7 @@ struct QkvAttention {
           packed[2 * u] = pack_half2(x[0], x[1]);
           packed[2 * u + 1] = pack_half2(x[2], x[3]);
         }
-        stmatrix_x4(places[matrix] + swizzle_128(row, c + lane / 16), packed[0], packed[1], packed[2], packed[3]);
+        stmatrix_x4(places[matrix] + swizzle<128>(row, c + lane / 16), packed[0], packed[1], packed[2], packed[3]);
       }
       if (i == 0) continue;
       fence_async_shared();

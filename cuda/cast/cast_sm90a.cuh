@@ -8,6 +8,7 @@
    Limiter: what one multiprocessor draws from memory, and the converters' latency (H200: 50 to 70 KB/us of fp32). */
 #pragma once
 #include <cuda_fp16.h>
+#include "common/address.cuh"
 #include "common/alarm.cuh"
 #include "common/fragment_sm90a.cuh"
 #include "common/mbarrier_sm90a.cuh"
@@ -75,8 +76,6 @@ struct CastWatch {
     seen = Observation(), count = 0;
   }
 };
-
-__device__ __forceinline__ bool aligned_16(const void* p) { return (reinterpret_cast<uintptr_t>(p) & 15) == 0; }
 
 // 9.7.9.8 ld with an L2 policy
 __device__ __forceinline__ float4 load_once_4(const float* p, uint64_t policy) {

@@ -32,7 +32,10 @@ __device__ __forceinline__ void cluster_copy(uint32_t to, uint32_t from, uint32_
 __device__ __forceinline__ void cluster_store(uint32_t to, float v, uint32_t barrier) {
   asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(to), "f"(v), "r"(barrier) : "memory");
 }
-
+__device__ __forceinline__ void cluster_store_2(uint32_t to, float x, float y, uint32_t barrier) {
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(to), "f"(x), "f"(y), "r"(barrier)
+               : "memory");
+}
 __device__ __forceinline__ void cluster_store_4(uint32_t to, float4 v, uint32_t barrier) {
   asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to), "f"(v.x), "f"(v.y), "f"(v.z),
                "f"(v.w), "r"(barrier)

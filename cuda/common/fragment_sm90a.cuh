@@ -53,10 +53,7 @@ __device__ __forceinline__ void store_shared_4(uint32_t address, float4 v) {
   asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w) : "memory");
 }
 
-// Byte offset of 16-byte chunk `chunk` of row `row` in a tile of 128-byte rows under the copy engine's 128-byte swizzle (5.5.7)
-__device__ __forceinline__ uint32_t swizzle_128(uint32_t row, uint32_t chunk) { return row * 128 + ((chunk ^ (row & 7)) << 4); }
-// The same for 64-byte rows under the 64-byte swizzle, and for rows of BYTES (128, 64 or 32) under theirs
-__device__ __forceinline__ uint32_t swizzle_64(uint32_t row, uint32_t chunk) { return row * 64 + ((chunk ^ (row >> 1 & 3)) << 4); }
+// Byte offset of 16-byte chunk `chunk` of row `row` in a tile of rows of BYTES (128, 64 or 32) under the copy engine's swizzle of as many (5.5.7)
 template <int BYTES>
 __device__ __forceinline__ uint32_t swizzle(uint32_t row, uint32_t chunk) {
   return row * BYTES + ((chunk ^ (row / (128 / BYTES) & (BYTES / 16 - 1))) << 4);

@@ -11,7 +11,7 @@ constexpr int NORM_THREADS = 64;
 // `vectors`: gamma and beta behind it, aligned to 4 bytes
 __device__ __forceinline__ void chain_norm(const float* x, const float* vectors, const Operand& h, int rows) {
   const int lane = threadIdx.x % 32, row = blockIdx.x * (NORM_THREADS / 32) + threadIdx.x / 32;
-  const Norm norm(vectors, vectors + D, reinterpret_cast<size_t>(vectors) % 16 == 0, lane);
+  const Norm norm(vectors, vectors + D, aligned_16(vectors), lane);
   pdl_launch();
   pdl_wait();
   if (row >= rows) return;

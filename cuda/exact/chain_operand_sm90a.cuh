@@ -28,7 +28,7 @@ struct Operand {
     return inverses + (row / TILE_ROWS * 2 * k_tiles + part) * TILE_ROWS + row % TILE_ROWS;
   }
   __device__ __forceinline__ unsigned char* place(int row, int column) const {
-    return image(row / TILE_ROWS, column / 64) + swizzle_128(row % TILE_ROWS, column % 64 / 8) + column % 8 * 2;
+    return image(row / TILE_ROWS, column / 64) + swizzle<128>(row % TILE_ROWS, column % 64 / 8) + column % 8 * 2;
   }
 };
 
@@ -53,14 +53,14 @@ __device__ __forceinline__ void store_part(const Operand& to, const float (&v)[1
   __syncwarp();  // the last part has left the box
 #pragma unroll
   for (int i = 0; i < 4; i += 2) {
-    const uint32_t at = box + swizzle_64(lane % 16, i + lane / 16);
+    const uint32_t at = box + swizzle<64>(lane % 16, i + lane / 16);
     stmatrix_x4(at, hi[2 * i], hi[2 * i + 1], hi[2 * i + 2], hi[2 * i + 3]);
     stmatrix_x4(at + 1024, lo[2 * i], lo[2 * i + 1], lo[2 * i + 2], lo[2 * i + 3]);
   }
   __syncwarp();
 #pragma unroll
   for (int i = 0; i < 2; i++) {
-    const uint32_t from = box + swizzle_64(8 * i + lane / 4, lane % 4);
+    const uint32_t from = box + swizzle<64>(8 * i + lane / 4, lane % 4);
     unsigned char* const at = to.place(row + 8 * i + lane / 4, column + 8 * (lane % 4));
     __stcg(reinterpret_cast<float4*>(at), load_shared_4(from));
     __stcg(reinterpret_cast<float4*>(at + IMAGE), load_shared_4(from + 1024));

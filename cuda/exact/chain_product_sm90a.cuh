@@ -77,7 +77,7 @@ struct ChainConverter {
 #pragma unroll
       for (int i = 0; i < PIECES; i++) {
         const Split left = split(v[i].x * scale, v[i].y * scale), right = split(v[i].z * scale, v[i].w * scale);
-        const uint32_t to = place + swizzle_64(4 * i + lane / 8, lane % 8 / 2) + lane % 2 * 8;
+        const uint32_t to = place + swizzle<64>(4 * i + lane / 8, lane % 8 / 2) + lane % 2 * 8;
         store_shared_words(to, left.hi, right.hi);
         store_shared_words(to + S::B_HALF, left.lo, right.lo);
       }

@@ -24,7 +24,7 @@ struct FewProducer {
     const int lane = thread_index() % 32, row = lane / QUADS, column = lane % QUADS * 4, top = (thread_index() - THREADS) / 32 * ROWS;
     uint32_t to = shared.weights() + ((top + 4 * row) * UNIT + column) * 4;
     from += (top + row) * width + column;
-    const bool aligned = reinterpret_cast<size_t>(from) % 16 == 0;
+    const bool aligned = aligned_16(from);
     if (row < 4)
 #pragma unroll 1
       for (int k = 0; k < ROWS; k += 16, to += 16 * UNIT * 4)

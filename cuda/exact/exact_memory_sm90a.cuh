@@ -145,7 +145,7 @@ __device__ __forceinline__ void store_box(uint32_t box, unsigned char* to, int l
   __syncwarp();
 #pragma unroll
   for (int i = 0; i < 16 / ROWS; i++) {
-    const uint32_t at = COLUMNS == 64 ? 512 * i + 16 * lane : swizzle_128(i * ROWS + lane / CHUNKS, chunk + lane % CHUNKS);
+    const uint32_t at = COLUMNS == 64 ? 512 * i + 16 * lane : swizzle<128>(i * ROWS + lane / CHUNKS, chunk + lane % CHUNKS);
     __stcg(reinterpret_cast<float4*>(to + at), load_shared_4(box + at));
   }
   __syncwarp();
@@ -168,12 +168,12 @@ __device__ __forceinline__ void store_split(uint32_t box, unsigned char* to, uns
       hi[2 * u] = top.hi, hi[2 * u + 1] = bottom.hi;
       lo[2 * (i + u)] = top.lo, lo[2 * (i + u) + 1] = bottom.lo;
     }
-    stmatrix_x4(box + swizzle_128(lane % 16, chunk + i + lane / 16), hi[0], hi[1], hi[2], hi[3]);
+    stmatrix_x4(box + swizzle<128>(lane % 16, chunk + i + lane / 16), hi[0], hi[1], hi[2], hi[3]);
   }
   store_box<COLUMNS>(box, to, lane, chunk);
 #pragma unroll
   for (int i = 0; i < CHUNKS; i += 2)
-    stmatrix_x4(box + swizzle_128(lane % 16, chunk + i + lane / 16), lo[2 * i], lo[2 * i + 1], lo[2 * i + 2], lo[2 * i + 3]);
+    stmatrix_x4(box + swizzle<128>(lane % 16, chunk + i + lane / 16), lo[2 * i], lo[2 * i + 1], lo[2 * i + 2], lo[2 * i + 3]);
   store_box<COLUMNS>(box, to_lo, lane, chunk);
 }
 
@@ -184,7 +184,7 @@ __device__ __forceinline__ void fill_box(uint32_t box, int lane, const float* v,
 #pragma unroll
     for (int r = 0; r < 2; r++) {
       const float* x = v + 4 * i + 2 * r;
-      store_shared_2(box + swizzle_128(lane / 4 + 8 * r, 2 * i + lane % 4 / 2) + lane % 2 * 8, x[0] * scale, x[1] * scale);
+      store_shared_2(box + swizzle<128>(lane / 4 + 8 * r, 2 * i + lane % 4 / 2) + lane % 2 * 8, x[0] * scale, x[1] * scale);
     }
 }
 

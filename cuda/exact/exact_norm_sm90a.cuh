@@ -92,7 +92,7 @@ struct Norm {
   }
   __device__ __forceinline__ unsigned char* place(unsigned char* h, unsigned row) const {
     const unsigned l = lane;  // columns 4 lane and up of image lane / 16; then two images on
-    return h + activation_at(D / 64, row, l / 16, 0) + swizzle_128(row % 64, l % 16 / 2) + l % 2 * 8;
+    return h + activation_at(D / 64, row, l / 16, 0) + swizzle<128>(row % 64, l % 16 / 2) + l % 2 * 8;
   }
   __device__ __forceinline__ static void store(unsigned char* to, int i, Split a, Split b) {
     *reinterpret_cast<uint2*>(to + i * (8 * IMAGE)) = make_uint2(a.hi, b.hi);

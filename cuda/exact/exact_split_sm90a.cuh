@@ -67,7 +67,7 @@ __device__ __forceinline__ void fetch_slab(const ExactArgs& args, int slab, uint
   const int thread = thread_index();
   const float* from = args.weights + at.weights + static_cast<size_t>(at.first_k + thread / 8) * at.width + at.column + thread % 8 * 4;
   to += 16 * thread;
-  const bool aligned = reinterpret_cast<size_t>(args.weights) % 16 == 0;
+  const bool aligned = aligned_16(args.weights);
   const uint64_t policy = weights_policy(args.rows);
 #pragma unroll 4
   for (int i = 0; i < SLAB_PIECES; i++, from += 32 * at.width, to += PIECE_STEP) {

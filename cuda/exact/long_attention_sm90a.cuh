@@ -74,7 +74,7 @@ struct LongConsumer {
 #pragma unroll
     for (int part = 0; part < 2; part++)
 #pragma unroll
-      for (int i = 0; i < 4; i++) ldmatrix_x4(from + part * 2 * IMAGE + swizzle_128(lane % 16, 2 * i + lane / 16), q[part][i]);
+      for (int i = 0; i < 4; i++) ldmatrix_x4(from + part * 2 * IMAGE + swizzle<128>(lane % 16, 2 * i + lane / 16), q[part][i]);
   }
   // S = Q K^T, the small products first
   __device__ __forceinline__ void issue_scores(uint32_t k) {

@@ -69,7 +69,7 @@ struct LongRows {
       float* const to = of.to + static_cast<size_t>(row(0)) * D + box_column(box);
 #pragma unroll
       for (int i = 0; i < 4; i++) {
-        float4 v = load_shared_4(at + swizzle_128(4 * i + lane / 8, lane % 8));
+        float4 v = load_shared_4(at + swizzle<128>(4 * i + lane / 8, lane % 8));
         add(v, bias[box % PLACES]);
         add(v, old[box % PLACES][i]);
         if (row(i) < of.rows) __stcg(reinterpret_cast<float4*>(to + 4 * i * D), v);

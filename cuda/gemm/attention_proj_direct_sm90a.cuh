@@ -18,6 +18,7 @@
 
 #include "common/cluster_sm90a.cuh"
 #include "common/exp2.cuh"
+#include "common/reduce.cuh"
 #include "gemm/attention_proj_row_direct_sm90a.cuh"
 #include "gemm/gemm_direct_sm90a.cuh"
 
@@ -69,7 +70,7 @@ struct AttentionProj {
     constexpr int ACROSS = WIDE / 4, DOWN = 128 / ACROSS, PIECES = DEPTH / DOWN;
     const int row = thread / ACROSS, four = thread % ACROSS;
     const float* from = args.weights + static_cast<size_t>(rank * DEPTH + row) * D + n + group * WIDE + 4 * four;
-    const uint32_t to = weights + swizzle_64(row, four / 2) + four % 2 * 8;
+    const uint32_t to = weights + swizzle<64>(row, four / 2) + four % 2 * 8;
     float4 v[PIECES];
 #pragma unroll
     for (int p = 0; p < PIECES; p++) v[p] = fetch_4<ALIGNED>(from + DOWN * p * D);
@@ -146,8 +147,7 @@ struct AttentionProj {
     for (int i = 0; i < KEYS / 2; i++) top[i / 2 % 2] = fmaxf(top[i / 2 % 2], s[i]);
 #pragma unroll
     for (int u = 0; u < 2; u++) {
-      top[u] = fmaxf(top[u], __shfl_xor_sync(~0u, top[u], 1));
-      top[u] = fmaxf(top[u], __shfl_xor_sync(~0u, top[u], 2));
+      top[u] = quad_max(top[u]);
       sum[u] = 0.f;
     }
 #pragma unroll
@@ -156,10 +156,7 @@ struct AttentionProj {
       sum[i / 2 % 2] += s[i];
     }
 #pragma unroll
-    for (int u = 0; u < 2; u++) {
-      sum[u] += __shfl_xor_sync(~0u, sum[u], 1);
-      sum[u] += __shfl_xor_sync(~0u, sum[u], 2);
-    }
+    for (int u = 0; u < 2; u++) sum[u] = quad_sum(sum[u]);
 #pragma unroll
     for (int i = 0; i < KEYS / 4; i++) p[i / 4][i % 4] = pack_half2(s[2 * i], s[2 * i + 1]);
   }
@@ -183,7 +180,7 @@ struct AttentionProj {
     const int row = 16 * warp + lane % 16;
 #pragma unroll
     for (int i = 0; i < 8; i += 2)
-      stmatrix_x4(mine + Q + swizzle_128(row, i + lane / 16), pack_half2(o[4 * i] * inverse[0], o[4 * i + 1] * inverse[0]),
+      stmatrix_x4(mine + Q + swizzle<128>(row, i + lane / 16), pack_half2(o[4 * i] * inverse[0], o[4 * i + 1] * inverse[0]),
                   pack_half2(o[4 * i + 2] * inverse[1], o[4 * i + 3] * inverse[1]), pack_half2(o[4 * i + 4] * inverse[0], o[4 * i + 5] * inverse[0]),
                   pack_half2(o[4 * i + 6] * inverse[1], o[4 * i + 7] * inverse[1]));
     fence_async_shared();
@@ -233,9 +230,8 @@ __device__ __forceinline__ void attention_proj(const CUtensorMap* qkv, const CUt
   AttentionProjRow<A> finished;
   finished.row = block.row64 + 16 * block.rank + threadIdx.x / 8, finished.column = block.n + threadIdx.x % 8 * 4;
   const bool finishes = threadIdx.x < 128;
-  const auto aligned = [](const float* p) { return (reinterpret_cast<uintptr_t>(p) & 15) == 0; };
-  if (finishes) aligned(args.vectors) ? finished.template load<true>(args) : finished.template load<false>(args);
-  if (packed == nullptr) aligned(args.weights) ? block.template convert<true>() : block.template convert<false>();
+  if (finishes) aligned_16(args.vectors) ? finished.template load<true>(args) : finished.template load<false>(args);
+  if (packed == nullptr) aligned_16(args.weights) ? block.template convert<true>() : block.template convert<false>();
   __syncthreads();
   cluster_arrive();
   if (block.loads() && elect_one()) {

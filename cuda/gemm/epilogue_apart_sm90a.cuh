@@ -124,8 +124,8 @@ struct ApartEpilogue : GemmEpilogue {
 #pragma unroll
     for (int i = 0; i < 8; i++) packed[i] = pack_half2(v[2 * i], v[2 * i + 1]);
     const uint32_t to = boxes.h + box * 1024;
-    stmatrix_x4(to + swizzle_64(r, half), packed[0], packed[1], packed[2], packed[3]);
-    stmatrix_x4(to + swizzle_64(r, 2 + half), packed[4], packed[5], packed[6], packed[7]);
+    stmatrix_x4(to + swizzle<64>(r, half), packed[0], packed[1], packed[2], packed[3]);
+    stmatrix_x4(to + swizzle<64>(r, 2 + half), packed[4], packed[5], packed[6], packed[7]);
   }
 
   __device__ void end() const {

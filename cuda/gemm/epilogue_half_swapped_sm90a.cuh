@@ -75,7 +75,7 @@ struct SwappedHalfEpilogue : GemmEpilogue {
     }
     first = false;
     // The lane's row of a matrix: eight rows of out, 16 bytes each
-    const uint32_t to = boxes + swizzle_128(lane / 16 * 8 + lane % 8, warp % 4 * 2 + lane / 8 % 2);
+    const uint32_t to = boxes + swizzle<128>(lane / 16 * 8 + lane % 8, warp % 4 * 2 + lane / 8 % 2);
 #pragma unroll
     for (int box = 0; box < BOXES; box++) {
 #pragma unroll

@@ -153,7 +153,7 @@ struct NormEpilogue : GemmEpilogue {
           packed[2 * u] = pack_half2(fmaf(fmaf(v[0], scale[0], shift[0]), gamma.x, beta.x), fmaf(fmaf(v[1], scale[0], shift[0]), gamma.y, beta.y));
           packed[2 * u + 1] = pack_half2(fmaf(fmaf(v[2], scale[1], shift[1]), gamma.x, beta.x), fmaf(fmaf(v[3], scale[1], shift[1]), gamma.y, beta.y));
         }
-        stmatrix_x4(boxes.h + box * 1024 + swizzle_64(r, i + lane / 16), packed[0], packed[1], packed[2], packed[3]);
+        stmatrix_x4(boxes.h + box * 1024 + swizzle<64>(r, i + lane / 16), packed[0], packed[1], packed[2], packed[3]);
       }
       Boxes::send(h, boxes.h + box * 1024, box, row, n);
     }

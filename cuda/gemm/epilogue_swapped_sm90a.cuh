@@ -89,7 +89,7 @@ struct SwappedEpilogue : GemmEpilogue {
     // Of group 0, register by register: eight columns of four rows, on as many banks
     uint32_t place[4];
 #pragma unroll
-    for (int r = 0; r < 4; r++) place[r] = box + swizzle_128(lane % 4 * 2 + r % 2, warp % 2 * 4 + r / 2 * 2 + lane / 16) + lane / 4 % 4 * 4;
+    for (int r = 0; r < 4; r++) place[r] = box + swizzle<128>(lane % 4 * 2 + r % 2, warp % 2 * 4 + r / 2 * 2 + lane / 16) + lane / 4 % 4 * 4;
     mbarrier_wait(full + 8 * (warp / 4), 0);
 #pragma unroll
     for (int i = 0; i < S::SUMS; i++) d[i] += load_shared(place[i % 4] + i / 4 * 1024);

@@ -167,8 +167,7 @@ __device__ __forceinline__ void gemm_direct(const CUtensorMap* a, const float* b
   if (warp >= S::MULTIPLIERS / 32) {
     if (warp > S::MULTIPLIERS / 32) {
       b += static_cast<size_t>(rank * S::PARTS * S::DEPTH) * S::N + n;
-      const bool aligned = (reinterpret_cast<uintptr_t>(b) & 15) == 0;
-      Observation seen = aligned ? convert<S, true>(b, base, full, empty) : convert<S, false>(b, base, full, empty);
+      Observation seen = aligned_16(b) ? convert<S, true>(b, base, full, empty) : convert<S, false>(b, base, full, empty);
       if (alarms != nullptr) {
         const bool raised = seen.report(alarms, matrix, 32.f * 4 * S::PIECES * S::PARTS / S::GROUPS);
         // The last weights: who judges the result waits for this, not for the end of the kernel.

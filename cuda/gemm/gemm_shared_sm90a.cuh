@@ -67,7 +67,7 @@ struct ShareConverter {
   float4 v[S::AHEAD][S::PIECES];
 
   __device__ __forceinline__ ShareConverter(const float* b, uint32_t memory, int rank)
-      : b(b), rank(rank), aligned((reinterpret_cast<uintptr_t>(b) & 15) == 0) {
+      : b(b), rank(rank), aligned(aligned_16(b)) {
     const int thread = threadIdx.x - S::MULTIPLIERS - 64;
 #pragma unroll
     for (int p = 0; p < S::PIECES; p++) {

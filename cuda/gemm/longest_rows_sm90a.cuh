@@ -24,7 +24,7 @@ __device__ __forceinline__ float half_row_squares(uint32_t box, int row, int chu
 #pragma unroll
   for (int c = 0; c < 4; c++) {
     uint32_t words[4];
-    load_shared_words(box + (COLUMNS == 64 ? swizzle_128(row, chunk + c) : swizzle_64(row, chunk + c)), words);
+    load_shared_words(box + swizzle<2 * COLUMNS>(row, chunk + c), words);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       const __half2 x = *reinterpret_cast<const __half2*>(words + i);

@@ -28,12 +28,12 @@ struct ResidualBoxes {
 #pragma unroll
     for (int i = 0; i < 4 * COUNT; i++)  // eight lanes a row of a box, four rows at a time
       if (row + lane / 8 + i / COUNT * 4 < rows)
-        copy_async_16(at + i % COUNT * 2048 + swizzle_128(lane / 8 + i / COUNT * 4, lane % 8), from + i / COUNT * 4 * S::N + i % COUNT * 32);
+        copy_async_16(at + i % COUNT * 2048 + swizzle<128>(lane / 8 + i / COUNT * 4, lane % 8), from + i / COUNT * 4 * S::N + i % COUNT * 32);
   }
   // Where a thread's two columns of group g, in row lane / 4 of its warp, lie; eight rows on: + 1024
   __device__ uint32_t place(int g) const {
     const int lane = threadIdx.x % 32;
-    return at + g / 4 * 2048 + swizzle_128(lane / 4, g % 4 * 2 + lane % 4 / 2) + lane % 2 * 8;
+    return at + g / 4 * 2048 + swizzle<128>(lane / 4, g % 4 * 2 + lane % 4 / 2) + lane % 2 * 8;
   }
   // Hands the warp's box `box`, which lies at `from`, to the copy engine, for rows from `row` on of the tile that begins in column n
   static __device__ void send(const CUtensorMap* to, uint32_t from, int box, int row, int n) {

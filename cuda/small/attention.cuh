@@ -9,6 +9,7 @@
 
 #include "common/exp2.cuh"
 #include "common/pack.cuh"
+#include "common/reduce.cuh"
 #include "common/sync_sm90a.cuh"
 #include "small/exchange.cuh"
 #include "small/layout.cuh"
@@ -154,8 +155,7 @@ __device__ __forceinline__ void attention(const Operands<MT>& in, const Keys (&k
         e = keys[r].sees(8 * kt + 2 * t + i) ? e * SCORE_SCALE : -INFINITY;
         top = fmaxf(top, e);
       }
-    top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
-    top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
+    top = quad_max(top);
     float sum = 0;
 #pragma unroll
     for (int kt = 0; kt < KEY_TILES; ++kt)
@@ -165,9 +165,7 @@ __device__ __forceinline__ void attention(const Operands<MT>& in, const Keys (&k
         e = exp2f(e - top);
         sum += e;
       }
-    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-    inverse[r] = __fdividef(1.0f, sum);
+    inverse[r] = __fdividef(1.0f, quad_sum(sum));
   }
 
   float o[8][4];
