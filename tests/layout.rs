@@ -161,16 +161,16 @@ fn hopper_tiles(nvcc: &Path) {
                 assert_eq!((m, n), (&tile.m.to_string(), &tile.n.to_string()), "{stem} {number}");
                 let splits = if numbers.len() > 3 { numbers[2].parse().expect("a number") } else { 1 };
                 assert_eq!(splits, tile.splits, "{stem} {number}");
+                let epilogue = if tile.swapped {
+                    epilogue.replace("Exchange", "Swapped").replace("Half", "SwappedHalf")
+                } else {
+                    epilogue.to_owned()
+                };
                 let epilogue = match kind {
                     "_direct" => epilogue.replace("Half", "TileHalf").replace("Exchange", "Split"),
                     "_apart" => epilogue.replace("Norm", "Apart"),
-                    "_scaled" if tile.swapped => "SwappedHalfEpilogue<Shape, true>".to_owned(),
                     "_scaled" => epilogue.replace("true", "true, UNSCALED"),
-                    _ if tile.swapped => epilogue
-                        .replace("Exchange", "Swapped")
-                        .replace("HalfEpilogue<Shape, false>", "SwappedHalfEpilogue<Shape, false, false, true>")
-                        .replace("HalfEpilogue<Shape, true>", "SwappedHalfEpilogue<Shape, false>"),
-                    _ => epilogue.to_owned(),
+                    _ => epilogue,
                 };
                 let shape = if kind == "_direct" { "DirectShape" } else { "GemmShape" };
                 let more = match kind {

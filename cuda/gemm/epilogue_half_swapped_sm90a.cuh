@@ -4,12 +4,13 @@
 #pragma once
 #include "gemm/epilogue_half_sm90a.cuh"
 
-template <class S, bool SCALED, bool GELU = true, bool LONGEST = false>
+template <class S, bool GELU, Sums SUMS = WITH_BIAS, bool LONGEST = false>
 struct SwappedHalfEpilogue : GemmEpilogue {
-  static constexpr bool BEGINS = !SCALED, HELPED = SCALED;
+  static_assert(SUMS != WITHOUT_BIAS, "which no swapped tile has");
+  static constexpr bool BEGINS = SUMS == WITH_BIAS, HELPED = SUMS == UNSCALED;
   static constexpr int BOXES = S::BM % 32 == 0 ? 2 : S::BM % 48 == 0 ? 3 : 1, HIGH = S::BM / BOXES, BOX_BYTES = HIGH * 128;
   static constexpr int FACTORS = S::WARPGROUPS * BOXES * BOX_BYTES;
-  static constexpr int SHARED_BYTES = FACTORS + (SCALED ? 4 * S::BM : 0);
+  static constexpr int SHARED_BYTES = FACTORS + (HELPED ? 4 * S::BM : 0);
   static constexpr int BOX_BARRIER = LEAD_BARRIER + S::WARPGROUPS;  // and one more for each warpgroup after the first
   static_assert(S::SWAPPED && S::BM % BOXES == 0 && HIGH % 16 == 0, "boxes of whole stmatrix");
 
@@ -99,7 +100,7 @@ struct SwappedHalfEpilogue : GemmEpilogue {
   // A group of eight rows, of the tile the one `row` and on: those of the lane's first column, and of its second
   __device__ void turn(const float* d, int row, uint32_t& low, uint32_t& high) const {
     float x[4] = {d[0], d[1], d[2], d[3]};
-    if (SCALED) {
+    if (SUMS == UNSCALED) {
       const float2 factor = load_shared_2(factors + (row + threadIdx.x % 4 * 2) * 4);
 #pragma unroll
       for (int i = 0; i < 4; i++) x[i] = fmaf(x[i], i % 2 == 0 ? factor.x : factor.y, biases[i / 2]);

@@ -33,7 +33,7 @@ GEMM_FC_SCALED(192, 192, 3)
       gemm_fc_scaled_##BM##x##BN##_swapped(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, \
                                            const __grid_constant__ CUtensorMap out, const FcScaledArgs args) {           \
     using Shape = GemmShape<BM, BN, FFN, D, STAGES, 1, 1, 1, true>;                                                      \
-    SwappedHalfEpilogue<Shape, true> epilogue(&out, args.bias, args.rows);                                               \
+    SwappedHalfEpilogue<Shape, true, UNSCALED> epilogue(&out, args.bias, args.rows);                                     \
     epilogue.scaling = args.scaling;                                                                                     \
     gemm<Shape>(&a, &b, epilogue, args.rows, blockIdx.x, gridDim.x, args.early);                                         \
   }

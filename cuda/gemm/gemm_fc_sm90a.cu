@@ -46,7 +46,7 @@ GEMM_FC(192, 192, 3)
   extern "C" __global__ void __launch_bounds__(FC_THREADS<GemmShape<BM, BN, FFN, D, STAGES, 1, 1, 1, true>>, 1) gemm_fc_##BM##x##BN##_swapped(    \
       const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const __grid_constant__ CUtensorMap out, const FcArgs args) { \
     using Shape = GemmShape<BM, BN, FFN, D, STAGES, 1, 1, 1, true>;                                                                               \
-    fc<Shape>(&a, &b, SwappedHalfEpilogue<Shape, false>(&out, args.bias, args.rows), args);                                                       \
+    fc<Shape>(&a, &b, SwappedHalfEpilogue<Shape, true>(&out, args.bias, args.rows), args);                                                        \
   }
 
 GEMM_FC_SWAPPED(144, 128, 4)

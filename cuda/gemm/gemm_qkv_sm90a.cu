@@ -40,7 +40,7 @@ __device__ __forceinline__ void cast_meanwhile(const QkvArgs& args) {
   extern "C" __global__ void __launch_bounds__(GemmShape<BM, BN, QKV, D, STAGES, 1, 1, 1, true>::THREADS, 1) gemm_qkv_##BM##x##BN##_swapped(       \
       const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, const __grid_constant__ CUtensorMap out, const QkvArgs args) { \
     using Shape = GemmShape<BM, BN, QKV, D, STAGES, 1, 1, 1, true>;                                                                                \
-    using Epilogue = SwappedHalfEpilogue<Shape, false, false, true>;                                                                               \
+    using Epilogue = SwappedHalfEpilogue<Shape, false, WITH_BIAS, true>;                                                                           \
     if (blockIdx.x >= args.gemm_blocks) return cast_meanwhile<Shape, Epilogue>(args);                                                              \
     Epilogue epilogue(&out, args.bias, args.rows);                                                                                                 \
     epilogue.longest = &args.longest;                                                                                                              \
