@@ -2,7 +2,7 @@
    `vectors`.
 
    28.3 MB read, 14.2 MB written, once a call: nothing about the weights is remembered between calls. Each block casts
-   one chunk, every thread with all its loads in flight before the first store. No chunk straddles two matrices. What is
+   one share, every thread with all its loads in flight before the first store. No share straddles two matrices. What is
    unusual about the weights raises an alarm on the way.
    Limiter: memory bandwidth, of L2 when the weights were read recently. */
 #pragma once
@@ -13,22 +13,24 @@
 #include "layernorm/layernorm.cuh"
 
 constexpr int CAST_THREADS = 256;
-constexpr int CAST_CHUNK = 8192;                             // floats a block
-constexpr int CAST_MATRIX_BLOCKS = PACKED_LEN / CAST_CHUNK;  // 864
+constexpr int CAST_SHARE = 8192;                             // floats a block
+constexpr int CAST_MATRIX_BLOCKS = PACKED_LEN / CAST_SHARE;  // 864
 constexpr int CAST_VECTOR_BLOCKS = VECTORS_LEN / D;          // 13, of D floats each
 constexpr int CAST_BLOCKS = CAST_MATRIX_BLOCKS + CAST_VECTOR_BLOCKS;
-static_assert(PACKED_ATTN % CAST_CHUNK == 0 && PACKED_FC % CAST_CHUNK == 0 && PACKED_PROJ % CAST_CHUNK == 0);
+static_assert(PACKED_ATTN % CAST_SHARE == 0 && PACKED_FC % CAST_SHARE == 0 && PACKED_PROJ % CAST_SHARE == 0);
 
-// Where the element that goes to packed[index] lies in the weights.
-__device__ inline int matrix_source(int index) {
-  if (index < PACKED_ATTN) return index - PACKED_QKV + W_QKV;
-  if (index < PACKED_FC) return index - PACKED_ATTN + W_ATTN;
-  if (index < PACKED_PROJ) return index - PACKED_FC + W_FC;
-  return index - PACKED_PROJ + W_PROJ;
+// Where a share of `packed` lies in the weights.
+__device__ inline int cast_source(int share) {
+  const int at = share * CAST_SHARE;
+  if (at < PACKED_ATTN) return at - PACKED_QKV + W_QKV;
+  if (at < PACKED_FC) return at - PACKED_ATTN + W_ATTN;
+  if (at < PACKED_PROJ) return at - PACKED_FC + W_FC;
+  return at - PACKED_PROJ + W_PROJ;
 }
 
-__device__ inline int matrix_of(int index) {
-  return (index >= PACKED_ATTN) + (index >= PACKED_FC) + (index >= PACKED_PROJ);
+__device__ inline int cast_matrix(int share) {
+  const int at = share * CAST_SHARE;
+  return (at >= PACKED_ATTN) + (at >= PACKED_FC) + (at >= PACKED_PROJ);
 }
 
 // Block `block` of CAST_BLOCKS. `alarms` may be null.
@@ -44,9 +46,9 @@ __device__ void cast_block(int block, const float* weights, __half* packed, floa
     }
     return;
   }
-  constexpr int ROUNDS = CAST_CHUNK / 4 / CAST_THREADS;
-  const int first = block * CAST_CHUNK;
-  const float* source = weights + matrix_source(first);
+  constexpr int ROUNDS = CAST_SHARE / 4 / CAST_THREADS;
+  const int first = block * CAST_SHARE;
+  const float* source = weights + cast_source(block);
   float4 v[ROUNDS];
 #pragma unroll
   for (int i = 0; i < ROUNDS; ++i) v[i] = load4<ALIGNED>(source, 4 * (threadIdx.x + i * CAST_THREADS));
@@ -57,7 +59,7 @@ __device__ void cast_block(int block, const float* weights, __half* packed, floa
   Observation seen;
 #pragma unroll
   for (int i = 0; i < ROUNDS; ++i) seen.add(v[i]);
-  seen.report(alarms, matrix_of(first), CAST_CHUNK / (CAST_THREADS / 32));
+  seen.report(alarms, cast_matrix(block), CAST_SHARE / (CAST_THREADS / 32));
 }
 
 // LN1 and the cast share a grid: the row blocks first, then the cast blocks.
