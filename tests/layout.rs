@@ -7,24 +7,27 @@ use std::process::Command;
 
 use libtest_mimic::{Arguments, Completion, Trial};
 use solve::cuda::arch::Arch;
+use solve::cuda::block::Shape;
 use solve::cuda::exact::work::{self, Call};
 use solve::cuda::exact::{self, chain, long};
 use solve::cuda::hopper::plan::{
-    ATTENTION, ATTENTION_PROJ, Chip, DEALT_KEYS, Gemm, Launch, PART_BYTES, attention_forms, direct, product,
-    qkv_attention, shared,
+    ATTENTION, ATTENTION_PROJ, Chip, DEALT_KEYS, FEW, FEW_ROWS, Gemm, Launch, PART_BYTES, PartBox, attention_forms,
+    direct, forward, product, qkv_attention, shared,
 };
 use solve::cuda::portable::plan::{TILES, cast};
 use solve::cuda::workspace::{packed, vectors};
 use solve::dims;
+use solve::precision::SolvePrecision;
 use solve::weights::{PARAMS, WEIGHTS_LEN};
 
 fn main() -> std::process::ExitCode {
     type Test = (&'static str, fn(&Path));
-    let tests: [Test; 5] = [
+    let tests: [Test; 6] = [
         ("sizes_and_offsets", sizes_and_offsets),
         ("gemm_tiles", gemm_tiles),
         ("hopper_tiles", hopper_tiles),
         ("hopper_attention", hopper_attention),
+        ("few_tokens", few_tokens),
         ("exact_forms", exact_forms),
     ];
     let trials = tests.map(|(name, test)| {
@@ -290,6 +293,43 @@ fn hopper_attention(nvcc: &Path) {
     check(nvcc, "qkv_attention", "#include \"attention/qkv_attention_tile_sm90a.cuh\"\n", &equal);
     let together = ATTENTION_PROJ.map(|form| (format!("AttentionProj<{}>::TOTAL", form.keys), form.shared as usize));
     check(nvcc, "attention_proj", "#include \"gemm/attention_proj_direct_sm90a.cuh\"\n", &together);
+}
+
+/// The resident kernel of few rows: its shared memory, threads and blocks, and the boxes in which the copy engine brings the caller's weights.
+fn few_tokens(nvcc: &Path) {
+    let (includes, uses) = instances("small/small_sm90a.cu", "SMALL");
+    assert_eq!(uses.len(), FEW.len(), "{uses:?}");
+    let mut equal = Vec::new();
+    for (form, arguments) in FEW.iter().zip(uses) {
+        let [tiles, _, single, rows] = &arguments[..] else { panic!("{arguments:?}") };
+        assert_eq!(*rows, format!("{}{}", form.rows, if form.single { "x1" } else { "" }));
+        assert_eq!(*single, form.single.to_string(), "{rows}");
+        let [fp32, prepared] = form.shared;
+        for (weights, shared) in [("Fp32", fp32), ("Unaligned", fp32), ("Packed", prepared)] {
+            equal.push((format!("sizeof(small::Shared<{tiles}, small::{weights}Weights, {single}>)"), shared as usize));
+        }
+        for (matrix, PartBox { group, columns, runs }) in ["Qkv", "Attn", "Fc", "Proj"].into_iter().zip(form.boxes()) {
+            let slice = format!("small::Cut<{tiles}, true, {single}>::{matrix}");
+            equal.push((format!("{slice}::Matrix::GROUP"), group as usize));
+            equal.push((format!("{slice}::WIDTH"), columns as usize));
+            equal.push((format!("{slice}::PART_ROWS / (4 * {slice}::Matrix::GROUP)"), runs as usize));
+        }
+    }
+    let shape = Shape {
+        batch: 1,
+        seq_len: FEW_ROWS,
+        causal: false,
+        prepared: false,
+        precision: SolvePrecision::Fast,
+        guarded: true,
+        rescued: false,
+    };
+    let chip = Chip { sms: 1000, clusters: [0; 3], heads: [0; 3] };
+    let [Launch { grid, threads, .. }] = forward(chip, shape, true)[..] else { panic!("one launch") };
+    equal.push(("small::BLOCK".to_owned(), threads as usize));
+    equal.push(("small::MAX_GRID".to_owned(), grid[0] as usize));
+    equal.push(("small::MAX_ROWS".to_owned(), FEW_ROWS));
+    check(nvcc, "few_tokens", &includes, &equal);
 }
 
 /// What each product of the exact chain has for a block.

@@ -14,12 +14,7 @@ __device__ __forceinline__ small::Vectors vectors_of(const small::Prepared& p) {
   return {p.norm1, p.b_qkv, p.b_attn, p.norm2, p.b_fc, p.b_proj};
 }
 
-// src/cuda/hopper/plan/few.rs and src/cuda/workspace.rs have these numbers too.
-template <int MT, class W, bool SINGLE = false>
-constexpr size_t SHARED = sizeof(small::Shared<MT, W, SINGLE>);
-static_assert(SHARED<1, small::Fp32Weights, true> == 202624 && SHARED<1, small::PackedWeights, true> == 146944);
-static_assert(SHARED<1, small::Fp32Weights> == 202624 && SHARED<1, small::PackedWeights> == 171520);
-static_assert(SHARED<2, small::Fp32Weights> == 208768 && SHARED<2, small::PackedWeights> == 186880);
+// src/cuda/workspace.rs has these numbers too.
 static_assert(sizeof(small::Workspace) == 2656256 && sizeof(small::Prepared) == 14195712);
 
 }  // namespace

@@ -389,14 +389,12 @@ impl<'a> Call<'a> {
         if weights != FewWeights::Aligned {
             return Ok(arguments);
         }
-        // A box is a part of a slice (cuda/small/layout.cuh).
-        let qkv = if FEW[tile].single { (8, 16) } else { (24, 8) };
-        let attn = if FEW[tile].rows > 16 { (24, 1) } else { (8, 4) };
+        let [qkv, attn, fc, proj] = FEW[tile].boxes();
         let maps = [
-            views::stream(from, W_QKV.offset, D, QKV, 4, qkv).encode()?,
-            views::stream(from, W_ATTN.offset, D, D, 16, attn).encode()?,
-            views::stream(from, W_FC.offset, D, FFN, 4, (24, 8)).encode()?,
-            views::stream(from, W_PROJ.offset, FFN, D, 8, (24, 4)).encode()?,
+            views::stream(from, W_QKV.offset, D, QKV, qkv).encode()?,
+            views::stream(from, W_ATTN.offset, D, D, attn).encode()?,
+            views::stream(from, W_FC.offset, D, FFN, fc).encode()?,
+            views::stream(from, W_PROJ.offset, FFN, D, proj).encode()?,
         ];
         Ok(arguments.maps(&maps.each_ref()))
     }

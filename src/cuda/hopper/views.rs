@@ -1,5 +1,6 @@
 //! The matrices of the block as the copy engine moves them, in the boxes that the kernels' tiles are made of.
 
+use super::plan::PartBox;
 use super::plan::product::Tile;
 use crate::cuda::block::{Gemm, Shape};
 use crate::cuda::tensor_map::{Element, Swizzle, View};
@@ -98,24 +99,11 @@ pub fn sequences(base: u64, columns: usize, shape: Shape) -> View {
     View::new(Element::F16, base, dims, &[2 * columns, 2 * columns * seq_len], [64, 64, 1], Swizzle::B128)
 }
 
-/// A weight matrix (depth, columns) as the few-token kernel streams it: rows in `groups` interleaved groups of four.
-pub fn stream(
-    weights: u64,
-    offset: usize,
-    depth: usize,
-    columns: usize,
-    groups: u64,
-    (wide, deep): (u32, u32),
-) -> View {
-    let row = 4 * columns as u64;
-    let dims = [columns as u64, 4, groups, depth as u64 / (4 * groups)];
+/// A weight matrix (depth, columns) as the few-token kernel streams it: rows by their place in four, in a group and among such runs.
+pub fn stream(weights: u64, offset: usize, depth: usize, columns: usize, part: PartBox) -> View {
+    let (row, group) = (4 * columns as u64, u64::from(part.group));
+    let dims = [columns as u64, 4, group, depth as u64 / (4 * group)];
+    let strides = [group * row, row, 4 * group * row];
     let base = weights + 4 * offset as u64;
-    View::new(
-        Element::F32,
-        base,
-        dims,
-        &[groups * row, row, 4 * groups * row],
-        [wide, 4, groups as u32, deep],
-        Swizzle::None,
-    )
+    View::new(Element::F32, base, dims, &strides, [part.columns, 4, part.group, part.runs], Swizzle::None)
 }

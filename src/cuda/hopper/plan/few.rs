@@ -14,6 +14,28 @@ pub struct FewTile {
     pub shared: [u32; 2],
 }
 
+/// A box in which the copy engine brings a part of a block's slice of the caller's weights (cuda/small/layout.cuh).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartBox {
+    /// Neighbouring rows that a lane takes for its own.
+    pub group: u32,
+    /// Columns of the slice.
+    pub columns: u32,
+    /// Runs of 4 * `group` rows.
+    pub runs: u32,
+}
+
+impl FewTile {
+    /// Those of W_qkv, W_attn, W_fc and W_proj.
+    #[must_use]
+    pub fn boxes(&self) -> [PartBox; 4] {
+        let of = |group, columns, runs| PartBox { group, columns, runs };
+        let qkv = if self.single { of(4, 8, 16) } else { of(4, 24, 8) };
+        let attn = if self.rows > 16 { of(16, 24, 1) } else { of(16, 8, 4) };
+        [qkv, attn, of(4, 24, 8), of(8, 24, 4)]
+    }
+}
+
 /// The forms of the resident kernel, smallest first.
 pub const FEW: [FewTile; 4] = [
     FewTile { rows: 8, single: true, shared: [202_624, 146_944] },

@@ -28,7 +28,7 @@ pub use attention_proj::{ATTENTION_PROJ, AttentionProjForm, ROW_TILES};
 pub use cast::{CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, proj_rows_before_fc, qkv_makes_room};
 use cast::{CHUNKS_PROJ, FEWEST_WORKERS, NOTHING, cast_layernorm, casting};
 use cast::{casting_rest, layernorm, layernorm_vectors};
-pub use few::{FEW, FewTile, FewWeights};
+pub use few::{FEW, FewTile, FewWeights, PartBox};
 
 /// What a plan must know about the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
