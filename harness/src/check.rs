@@ -208,4 +208,11 @@ mod tests {
         let a = compare(&output, &expected, &x, &rows, 0.0);
         assert!((a.gain + 1e-3).abs() < 1e-5);
     }
+
+    #[test]
+    fn the_largest_error_is_that_of_either_sign() {
+        let (mut output, expected, x, rows) = sample();
+        (output[5], output[800]) = (output[5] + 0.25, output[800] - 0.5);
+        assert!((compare(&output, &expected, &x, &rows, 0.0).max_abs - 0.5).abs() < 1e-6);
+    }
 }

@@ -177,6 +177,7 @@ mod tests {
     fn exact_is_held_to_its_sums() {
         let kind = Beside { fp32: errors(0.01, 1e-6), tf32: errors(8.0, 8e-4) };
         let limits = Limits::of(Precision::Exact, &kind, false, None);
+        assert!((limits.slack - 4.0 * 1e-5).abs() < 1e-12, "{}", limits.slack);
         assert!(limits.judge(&result(0.01, 1.9e-5)).is_ok() && limits.judge(&result(0.01, 2.1e-5)).is_err());
         let hard = Beside { fp32: errors(0.01, 4e-4), ..kind };
         let limits = Limits::of(Precision::Exact, &hard, false, None);
@@ -224,5 +225,12 @@ mod tests {
         assert_eq!(slack(2.0, Some(0.9)), 0.0);
         // Below the tolerance of 1e-3, so of no effect; and beyond it.
         assert!(slack(0.1, None) < 1e-3 && slack(2.0, None) > 1e-3 && slack(0.5, Some(1.1)) > 1e-3);
+    }
+
+    #[test]
+    fn the_worst_of_several_orders_is_the_worst_in_everything() {
+        let (one, other) = (errors(2.0, 1e-6), Errors { not_finite: 3, ..errors(1.0, 1e-5) });
+        let worst = Errors { not_finite: 3, ..errors(2.0, 1e-5) };
+        assert_eq!([one.worst(other), other.worst(one)], [worst; 2]);
     }
 }

@@ -71,6 +71,10 @@ mod tests {
         assert!((bytes(1024) / 1e6 - 34.6).abs() < 0.1);
         let h200 = Rates { bytes: 4.3e12, flops: 6.89e14, peak_flops: 9.89e14 };
         assert!((h200.floor_us(1024) - 25.7).abs() < 0.1 && (h200.floor_us(1) - 6.6).abs() < 0.1);
-        assert!(h200.impossible_us(1024, Api::Solve) < h200.floor_us(1024));
+        for (seq, api, us) in [(1024, Api::Solve, 16.12), (1, Api::Solve, 1.98), (1, Api::Prepared, 0.99)] {
+            let impossible = h200.impossible_us(seq, api);
+            assert!((impossible / us - 1.0).abs() < 0.01 && impossible < h200.floor_us(seq), "{impossible}");
+        }
+        assert!((impossible_on_cpu_us(1024, 2) / 27_682.0 - 1.0).abs() < 0.01);
     }
 }

@@ -178,6 +178,7 @@ mod tests {
         points[9].1 += 1e5;
         assert!((slope(&points) - 3.0).abs() < 1e-9);
         assert!(slope(&points[..1]).is_nan());
+        assert_eq!(slope(&[(1.0, 1.0), (1.0, 5.0), (2.0, 2.0)]), -1.0, "two points of one x");
     }
 
     #[test]
@@ -201,5 +202,18 @@ mod tests {
         let noisy: Vec<f64> = (0..100).map(|i| f64::from(i % 10 + 1)).collect();
         assert_eq!(budget.ended(&noisy[..40], now), None);
         assert_eq!(budget.ended(&noisy, now), Some("sample cap"));
+    }
+
+    /// Precise is what varies little beside the median, whatever that is.
+    #[test]
+    fn sampling_takes_its_time_and_no_more() {
+        let (now, long) = (Instant::now(), Duration::from_secs(3600));
+        let steady: Vec<f64> = (0..32).map(|i| 1000.0 + f64::from(i % 2)).collect();
+        let noisy: Vec<f64> = (0..40).map(|i| f64::from(i % 10 + 1)).collect();
+        let budget = Budget { min_time: Duration::ZERO, max_time: long, ..Budget::FULL };
+        assert_eq!(budget.ended(&steady, now), Some("precision"));
+        assert_eq!(Budget { min_time: long, ..budget }.ended(&steady, now), None);
+        let over = Budget { max_time: Duration::ZERO, ..budget };
+        assert_eq!([2, 3, 40].map(|n| over.ended(&noisy[..n], now)), [None, Some("time cap"), Some("time cap")]);
     }
 }

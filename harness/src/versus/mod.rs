@@ -194,4 +194,25 @@ mod tests {
     fn noise_decides_nothing() {
         assert_eq!(judged(&sittings(5, 1.0, 0.1, 0.3)), Word::Inconclusive);
     }
+
+    #[test]
+    fn a_difference_is_told_that_is_sure_and_large_enough() {
+        assert_eq!([word(0.994, 0.99, 0.998), word(1.006, 1.002, 1.01)], [Word::Faster, Word::Slower]);
+        assert_eq!([word(0.996, 0.994, 0.998), word(1.004, 1.002, 1.006)], [Word::Same; 2], "too small");
+        assert_eq!([word(0.95, 0.89, 1.01), word(1.05, 0.99, 1.11)], [Word::Inconclusive; 2], "not sure");
+    }
+
+    /// Not as soon as there seems to be a difference: by chance there is one sooner or later.
+    #[test]
+    fn no_more_sittings_are_needed_where_there_is_no_doubt() {
+        let decided = |sittings, low, high| {
+            Tally { sittings: vec![vec![1.0]; sittings], pairs: 0, interval: (1.0, low, high) }.decided()
+        };
+        for (low, high) in [(0.995, 1.005), (1.021, 1.07), (0.93, 0.979)] {
+            assert!(decided(FEWEST, low, high) && !decided(FEWEST - 1, low, high), "{low}, {high}");
+        }
+        for (low, high) in [(0.985, 1.015), (1.001, 1.06), (0.94, 0.999)] {
+            assert!(decided(MOST, low, high) && !decided(MOST - 1, low, high), "{low}, {high}");
+        }
+    }
 }
