@@ -32,7 +32,10 @@ fn times_are_by_the_graders_clock() {
     let compared = report(&[&of("honest_plain"), &others[0], &others[1]], &folder);
     // A third is what the clock of the one shows, and less what the other needs where it knows the answer.
     for (k, name) in others.iter().enumerate() {
-        let ratio = compared["comparisons"][k]["ratio"].as_f64().expect("a ratio");
+        let comparison = &compared["comparisons"][k];
+        let names = ["a", "b"].map(|of| comparison[of].as_str().expect("a name"));
+        assert!(names[0] == "honest_plain.so" && Path::new(name).ends_with(names[1]), "{names:?}");
+        let ratio = comparison["ratio"].as_f64().expect("a ratio");
         assert!(ratio > 0.6, "{name}: {ratio}");
     }
 

@@ -219,4 +219,48 @@ mod tests {
         assert!(compared.comparisons.len() == 1 && compared.left_out.is_empty());
         assert!(compare(&of("A", "cpu"), &of("A", "cuda")).comparisons.is_empty());
     }
+
+    /// Whatever else is in the baseline before them.
+    #[test]
+    fn times_of_one_kind_are_compared() {
+        let new = report("A", "cuda", &[("a", "solve", "fast")]);
+        let others: [fn(&mut Speed); 5] = [
+            |s| s.seq = 17,
+            |s| s.cache = "cold".into(),
+            |s| s.clock = "device".into(),
+            |s| s.method = "back-to-back".into(),
+            |s| s.weights = "fixed".into(),
+        ];
+        for (k, other) in others.into_iter().enumerate() {
+            let mut old = new.clone();
+            let mut speed = old.candidates[0].speed[0].clone();
+            other(&mut speed);
+            speed.samples = vec![9.0, 9.0];
+            old.candidates[0].speed.insert(0, speed);
+            let compared = compare(&old, &new);
+            assert!(compared.comparisons.len() == 1 && compared.comparisons[0].ratio == 1.0, "kind {k}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_surely_slower_by_more_is_a_regression() {
+        let judged = |interval, percent| {
+            let comparison = Comparison::new(16, "", "a", "b", 2, interval);
+            judge(&[comparison], Some(percent)).err().map(|failure| failure.reason)
+        };
+        assert_eq!(judged((1.2, 1.06, 1.4), 5.0), Some(Reason::Regression));
+        assert_eq!([judged((1.2, 1.04, 1.4), 5.0), judged((0.8, 0.7, 0.9), 5.0)], [None; 2]);
+    }
+
+    #[test]
+    fn a_bare_name_is_below_the_build_folder_and_a_report_of_another_schema_is_refused() {
+        assert!(path("kept").ends_with("target/baselines/kept.json"), "{:?}", path("kept"));
+        assert_eq!(["kept.json", "a/kept"].map(path), ["kept.json", "a/kept"].map(PathBuf::from));
+        let file = std::env::temp_dir().join(format!("solve-harness-test-schema-{}.json", std::process::id()));
+        let report = Report { schema: 2, ..report("A", "cuda", &[]) };
+        std::fs::write(&file, serde_json::to_string(&report).unwrap()).unwrap();
+        let refused = read(&file).unwrap_err();
+        std::fs::remove_file(&file).unwrap();
+        assert!(refused.message.ends_with("is no report: schema 2, this grader knows 1"), "{refused}");
+    }
 }

@@ -167,3 +167,14 @@ impl<'a, 'b> Contest<'a, 'b> {
         Ok(times.into_iter().collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::against_first;
+
+    #[test]
+    fn others_are_told_by_the_time_of_the_first() {
+        let times = [vec![2.0, 4.0], vec![1.0, 8.0], vec![4.0, 4.0]];
+        assert_eq!(against_first(&times), [[0.5, 2.0], [2.0, 1.0]]);
+    }
+}
