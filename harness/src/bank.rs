@@ -317,4 +317,52 @@ mod tests {
             assert!(one.x != two.x && one.weights != two.weights, "{seq} rows");
         }
     }
+
+    fn case_of(flavour: Flavour, suite: Suite, seq: usize) -> Case {
+        Case { name: format!("case:{seq}"), seq, flavour, suite, slack: 0.0 }
+    }
+
+    #[test]
+    fn of_a_long_sequence_both_ends_and_random_rows_are_checked() {
+        const LONG: usize = 131_072;
+        let [one, two] = [1, 2].map(|seed| Bank::rows(Stream::new(seed, 1), LONG));
+        for rows in [&one, &two] {
+            assert!([0, 1, 63, 64, 1023, 1024, LONG - 65, LONG - 64, LONG - 1].iter().all(|row| rows.contains(row)));
+            assert!(rows.len() > SAMPLED && rows.is_sorted_by(|a, b| a < b) && rows.iter().all(|&row| row < LONG));
+        }
+        assert!(one != two, "nobody knows which");
+    }
+
+    /// With one core, which is too few for all rows of other cases of this length.
+    #[test]
+    fn the_challenges_cases_are_checked_in_full() {
+        let alone = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        let rows = |suite| alone.install(|| Bank::new(1).case(&case_of(CHALLENGE, suite, 256)).rows.len());
+        assert!(rows(Suite::Official) == 256 && rows(Suite::Full) < 256);
+    }
+
+    #[test]
+    fn weights_and_inputs_that_are_to_be_new_are() {
+        let mut bank = Bank::new(1);
+        let [odd, even, other] = [3, 4, 6].map(|seq| bank.case(&case_of(BIASED, Suite::Full, seq)).weights.clone());
+        assert!(odd != even && Arc::ptr_eq(&even, &other));
+        let [one, two] = [(); 2].map(|()| bank.anew(2, 0, None));
+        assert!(one.x != two.x && one.weights != two.weights);
+    }
+
+    /// What a single order of summation makes of a case is a matter of luck.
+    #[test]
+    fn fp32_is_that_of_the_worst_order() {
+        let mut bank = Bank::new(1);
+        for seq in 1..=4 {
+            let case = case_of(CHALLENGE, Suite::Hard, seq);
+            let content = bank.case(&case);
+            let Content { x, weights, rows, expected, .. } = &*content;
+            let orders = oracle::ORDERS.map(|o| oracle::emulate_in_order(x, weights, rows, Operands::Fp32, o));
+            let all = orders.into_iter().chain([oracle::emulate(x, weights, rows, Operands::Fp32)]);
+            let errors: Vec<f64> = all.map(|got| check::compare(&got, expected, x, rows, 0.0).max_abs).collect();
+            let worst = errors.into_iter().fold(0.0, f64::max);
+            assert!(bank.beside(&case, &content).fp32.max_abs > 0.999 * worst, "{seq} tokens");
+        }
+    }
 }

@@ -250,4 +250,14 @@ mod tests {
         let hard = suite(Suite::Hard, usize::MAX, 1);
         assert_eq!(hard.iter().filter(|c| c.name.starts_with("aligned:") && c.tried(None)).count(), 2);
     }
+
+    #[test]
+    fn nobody_knows_the_random_lengths() {
+        let lengths = |seed| {
+            let cases = suite(Suite::Full, 4096, seed).into_iter().filter(|case| case.name.starts_with("random-"));
+            cases.map(|case| case.seq).collect::<Vec<_>>()
+        };
+        let (one, other) = (lengths(1), lengths(2));
+        assert!(one.len() == 3 && one.iter().zip(&other).all(|(a, b)| a != b), "{one:?}, {other:?}");
+    }
 }

@@ -157,24 +157,60 @@ mod tests {
     use super::*;
     use crate::cli::Cli;
 
+    /// The plan of these options.
+    fn of(options: &str, device: Device) -> Plan {
+        let run = Cli::parse_from(["harness"].into_iter().chain(options.split_whitespace())).run;
+        plan(&run.calls, &run.grading, device, Some(&Gpu::sample()))
+    }
+
     #[test]
     fn a_gpu_that_is_not_used_is_no_part_of_the_plan() {
-        let gpu = Gpu {
-            name: "G".into(),
-            sms: 132,
-            shared_bytes: 232_448,
-            l2_bytes: 50 << 20,
-            capability: (9, 0),
-            driver: 13_000,
-            max_clock_mhz: 1980.0,
-            bandwidth: 4e12,
-            memory: (1 << 36, 1 << 37),
-        };
+        let gpu = Gpu::sample();
         let run = Cli::parse_from(["harness"]).run;
         let known = |device| {
             let plan = plan(&run.calls, &run.grading, device, Some(&gpu));
             [plan.rates.is_some(), plan.max_clock_mhz.is_some(), plan.capability.is_some()]
         };
         assert_eq!([known(Device::Cpu), known(Device::Cuda)], [[false; 3], [true; 3]]);
+    }
+
+    #[test]
+    fn options_say_what_is_measured() {
+        use Device::{Cpu, Cuda};
+        let longest = |options, device| of(options, device).max_case;
+        assert_eq!([longest("", Cpu), longest("--suite hard", Cuda), longest("--suite hard", Cpu)], [4096, 4096, 256]);
+        assert_eq!(longest("--suite hard --max-case 7", Cpu), 7);
+        let weights = |options, device| [of(options, device).fresh, of(options, device).fixed];
+        let asked = ["", "--weights fresh", "--weights fixed"].map(|options| weights(options, Cpu));
+        assert_eq!(asked, [[true, true], [true, false], [false, true]]);
+        let samples = |options, device| of(options, device).budget.max_samples;
+        assert_eq!([samples("", Cuda), samples("--quick", Cuda)], [Budget::FULL, Budget::QUICK].map(|b| b.max_samples));
+        // A look is a short one on a GPU only.
+        let look = "--suite official";
+        assert_eq!([weights(look, Cuda), weights(look, Cpu)], [[true, false], [true, true]]);
+        assert_eq!([of(look, Cuda).processes, of("", Cuda).processes, of("--processes 2", Cuda).processes], [1, 3, 2]);
+        let times = [of(look, Cuda), of(look, Cpu)].map(|plan| plan.budget.max_time);
+        assert_eq!(times, [Budget::GLANCE.max_time, Duration::from_secs(6)]);
+    }
+
+    #[test]
+    fn a_record_has_all_that_the_gpu_runs_and_exact_before_auto() {
+        let plans = |capability, device| record_plans(&of("", device), Some(&Gpu { capability, ..Gpu::sample() }));
+        let archs = |capability, device| {
+            let mut archs: Vec<_> = plans(capability, device).into_iter().filter_map(|plan| plan.arch).collect();
+            archs.dedup();
+            archs
+        };
+        assert_eq!(archs((9, 0), Device::Cuda), ["sm80", "sm75", "sm80", "sm75"], "times, and the hard suite");
+        assert_eq!(archs((8, 9), Device::Cuda), ["sm75"]);
+        assert!(archs((7, 5), Device::Cuda).is_empty() && archs((9, 0), Device::Cpu).is_empty());
+        for device in [Device::Cuda, Device::Cpu] {
+            let timed: Vec<_> = plans((9, 0), device).into_iter().filter(|plan| plan.precision.is_none()).collect();
+            assert!(timed.iter().all(|plan| plan.seqs == crate::record::SEQS && plan.traps == plan.arch.is_none()));
+            assert!([Api::Solve, Api::Prepared].iter().all(|&api| timed.iter().any(|plan| plan.api == api)));
+        }
+        let asked: Vec<_> = plans((9, 0), Device::Cuda).into_iter().filter_map(|plan| plan.precision).collect();
+        let first = |precision| asked.iter().position(|&asked| asked == precision);
+        assert!(first(Precision::Exact) < first(Precision::Auto), "whose limits follow from it: {asked:?}");
     }
 }

@@ -43,6 +43,24 @@ pub struct Gpu {
     pub memory: (usize, usize),
 }
 
+#[cfg(test)]
+impl Gpu {
+    /// One to plan for.
+    pub fn sample() -> Self {
+        Self {
+            name: "G".into(),
+            sms: 132,
+            shared_bytes: 232_448,
+            l2_bytes: 50 << 20,
+            capability: (9, 0),
+            driver: 13_000,
+            max_clock_mhz: 1980.0,
+            bandwidth: 4e12,
+            memory: (1 << 36, 1 << 37),
+        }
+    }
+}
+
 /// Is there a driver that sees a GPU?
 pub fn present() -> bool {
     let mut count = 0;
