@@ -212,3 +212,18 @@ fn tried(rig: &mut Rig, content: &Content) -> Result<Shape, Failure> {
     let calls = calls.min(QUEUED);
     Ok(Shape { calls, spin_us: (1.3 * host * calls as f64).clamp(500.0, LONGEST_SPIN) as u32 })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_knows_how_long_a_run_is() {
+        let calls = |calls| {
+            let drawn = move |seed| Shape { calls, spin_us: 0 }.drawn(Stream::new(seed, 0)).manner().repeat;
+            (0..100).map(drawn).collect::<std::collections::BTreeSet<_>>()
+        };
+        assert!(calls(1000).len() > 50 && calls(1000).iter().all(|n| (500..=1000).contains(n)));
+        assert_eq!(calls(3).into_iter().collect::<Vec<_>>(), [4]);
+    }
+}

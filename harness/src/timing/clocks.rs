@@ -360,4 +360,13 @@ mod tests {
             assert!(same_runs(&runs(processes, |us| 0.5 * us)).is_err());
         }
     }
+
+    #[test]
+    fn events_are_held_to_the_timer_around_them() {
+        let of = |us: f64, stamps| {
+            same_as_stamps(&Samples { us: vec![us; 5], stamps: vec![stamps; 5], ..Samples::default() })
+        };
+        assert!(of(10.0, 17.0).is_ok() && of(100.0, 112.0).is_ok());
+        assert!(of(10.0, 30.0).is_err() && of(80.0, 100.0).is_err());
+    }
 }

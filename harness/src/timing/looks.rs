@@ -166,4 +166,16 @@ mod tests {
             assert_eq!(failure.reason, Reason::Caching);
         }
     }
+
+    #[test]
+    fn work_that_is_left_out_where_nobody_looks_is_seen() {
+        let changes = Changes { looks: vec![(0, 1), (5, 2)], tokens: vec![(1, 0, 1)], ..Changes::default() };
+        let run = Run { process: 0, calls: 10, device: 1035.0, ours: 1035.0 };
+        assert_eq!(per_call(&run, &changes), 100.0, "seven copies of 5 us at most");
+        assert!(same_time(&[90.0; 3], &[100.0; 3]).is_ok() && same_time(&[100.0; 3], &[80.0; 3]).is_ok());
+        assert_eq!(same_time(&[80.0; 3], &[100.0; 3]).unwrap_err().reason, Reason::Caching);
+        let reason = |reason| left_out(Failure::new(reason, "")).reason;
+        assert_eq!(reason(Reason::NotFiniteOrUnwritten), Reason::Caching);
+        assert_eq!(reason(Reason::WrongAnswer), Reason::WrongAnswer);
+    }
 }

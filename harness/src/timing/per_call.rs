@@ -260,7 +260,11 @@ fn plausible(done: &Done) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::{SPINS, longer};
+    use std::time::Duration;
+
+    use super::{SPINS, longer, plausible};
+    use crate::protocol::Called;
+    use crate::rig::Done;
 
     #[test]
     fn a_late_call_is_tried_behind_longer_spins_and_counts_behind_the_longest() {
@@ -275,5 +279,26 @@ mod tests {
         let late = |spin: &u32| longer(*spin, f64::from(*spin) + 60.0);
         let spins: Vec<u32> = std::iter::successors(Some(SPINS.0), late).collect();
         assert_eq!((spins.len() - 1, spins.last()), (6, Some(&SPINS.1)), "{spins:?}");
+    }
+
+    #[test]
+    fn a_call_takes_no_longer_than_its_exchange_and_leaves_no_lines_pinned() {
+        let of = |called: Called| {
+            plausible(&Done {
+                output: Vec::new(),
+                accuracy: Default::default(),
+                called,
+                wall: Duration::from_micros(1000),
+                idle_us: None,
+                waited: Duration::ZERO,
+                kept: Vec::new(),
+            })
+        };
+        let (wall_us, device_us) = (990.0, Some(900.0));
+        let good = Called { wall_us, device_us, ..Called::default() };
+        assert!(of(good.clone()).is_ok());
+        assert!(of(Called { wall_us: 1100.0, ..good.clone() }).is_err());
+        assert!(of(Called { device_us: Some(1100.0), ..good.clone() }).is_err());
+        assert!(of(Called { persisting_l2: 1, ..good }).is_err());
     }
 }
