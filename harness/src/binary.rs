@@ -270,4 +270,19 @@ mod tests {
         other[4] = 1;
         assert!(elf(&other).is_err() && elf(b"text").is_err() && elf(b"").is_err());
     }
+
+    #[test]
+    fn kernels_for_other_gpus_alone_are_refused() {
+        let file = std::env::temp_dir().join(format!("solve-harness-test-kernels-{}", std::process::id()));
+        let mut program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        program.resize(program.len().next_multiple_of(4), 0);
+        program.extend(container(&[(2, 90), (1, 90)]));
+        std::fs::write(&file, program).unwrap();
+        let checked = [None, Some((9, 0)), Some((10, 0)), Some((8, 9))].map(|capability| check(&file, capability));
+        std::fs::remove_file(&file).unwrap();
+        let [none, own, later, earlier] = checked;
+        assert!(none.is_ok() && own.is_ok() && later.is_ok());
+        let refused = earlier.unwrap_err();
+        assert!(refused.message.ends_with("its kernels are for compute_90, sm_90, this GPU is sm_89"), "{refused}");
+    }
 }

@@ -98,6 +98,12 @@ mod tests {
     }
 
     #[test]
+    fn a_candidate_is_compiled_for_the_gpu_that_is_there() {
+        let for_gpu = |capability| architecture(Some(&Gpu { capability, ..Gpu::sample() }));
+        assert_eq!([(7, 5), (8, 9), (9, 0), (10, 0)].map(for_gpu), ["75", "89", "90a", "100"]);
+    }
+
+    #[test]
     fn the_oldest_release_is_that_of_the_build() {
         let build = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../build.rs")).unwrap();
         assert!(build.contains(&format!("const OLDEST_NVCC: (u32, u32) = {OLDEST:?};")));

@@ -91,12 +91,24 @@ fn iso(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::iso;
+    use super::{Machine, iso};
+    use crate::gpu::Gpu;
 
     #[test]
     fn dates_are_right() {
         assert_eq!(iso(0), "1970-01-01T00:00:00Z");
         assert_eq!(iso(951_782_400), "2000-02-29T00:00:00Z");
         assert_eq!(iso(1_767_225_599), "2025-12-31T23:59:59Z");
+    }
+
+    #[test]
+    fn versions_are_told_as_their_makers_write_them() {
+        let told = |capability, driver| {
+            let machine = Machine::here(Some(&Gpu { capability, driver, ..Gpu::sample() }));
+            (machine.compute_capability.unwrap_or_default(), machine.driver.unwrap_or_default())
+        };
+        let (capability, driver) = told((8, 9), 12_080);
+        assert!(capability == "8.9" && driver.ends_with(" (CUDA 12.8)"), "{capability}, {driver}");
+        assert!(told((9, 0), 13_000).1.ends_with(" (CUDA 13.0)"));
     }
 }
