@@ -143,7 +143,14 @@ mod tests {
         }
         std::fs::write(&readme, times).unwrap();
         update(&record, &readme, false).unwrap();
-        assert!(std::fs::read_to_string(&readme).unwrap().contains("| NVIDIA H200, us per call"));
+        let shown = std::fs::read_to_string(&readme).unwrap();
+        assert!(shown.contains("| NVIDIA H200, us per call"));
+        // What differs is told and left by whoever only looks.
+        update(&record, &readme, true).unwrap();
+        let old = shown.replace("Medians of 2026", "Medians of 1926");
+        std::fs::write(&readme, &old).unwrap();
+        assert_eq!(update(&record, &readme, true).unwrap_err().reason, Reason::Regression);
+        assert_eq!(std::fs::read_to_string(&readme).unwrap(), old);
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -233,4 +233,17 @@ mod tests {
         assert_eq!(record.file(Path::new("r")), Path::new("r/h200.json"));
         assert_eq!(record.median(1024, ["sm80", "fast", "solve", "hot", "device"]), Some(100.5));
     }
+
+    #[test]
+    fn a_record_has_what_the_report_has_for_tables() {
+        let tests = Tests { passed: 3, failed: 1 };
+        let record = Record::of(&crate::report::tests::sample(), Some(tests)).unwrap();
+        assert_eq!([&record.gpu, &record.driver, &record.build_id], ["NVIDIA G", "580 (CUDA 13.0)", "ab"]);
+        assert_eq!((record.gpu_tests, record.speed.len(), record.accuracy.len()), (Some(tests), 1, 1));
+        let Speed { median_us, p5_us, p95_us, n, .. } = record.speed[0];
+        assert_eq!((median_us, p5_us, p95_us, n), (2.5, 1.25, 3.75, 7));
+        assert_eq!(record.median(16, ["sm80", "exact", "solve", "hot", "device"]), Some(2.5));
+        let Accuracy { pass, worst_over_tol, fp32, tf32, .. } = &record.accuracy[0];
+        assert!(!pass && *worst_over_tol == 4.0 && fp32.is_some() && tf32.is_none());
+    }
 }

@@ -58,6 +58,11 @@ fn every_file_is_written_and_the_page_shows_in_a_browser() {
     slower_is_a_regression(&report, &folder);
     nothing_compared_is_no_pass(&honest, &json);
     let speed = report["candidates"][0]["speed"].as_array().expect("speeds");
+    for kind in speed {
+        let of = |name: &str| kind[name].as_f64().expect("a number");
+        let operations = of("seq") * (2.0 * 7_077_888.0 + 4.0 * 768.0 * of("seq"));
+        assert!((of("tflops") * of("median") * 1e6 / operations - 1.0).abs() < 1e-9, "{kind}");
+    }
     let drawn = speed.iter().find(|kind| kind["seq"] == 16).expect("single calls at seq 16");
     in_browser(Path::new(&html), drawn["samples"].as_array().map_or(usize::MAX, Vec::len));
 }

@@ -86,4 +86,12 @@ mod tests {
             assert!(percent(bad).is_err() && seconds(bad).is_err(), "{bad}");
         }
     }
+
+    #[test]
+    fn results_of_tests_parse() {
+        assert_eq!(pair("138, 2"), Ok((138, 2)));
+        for bad in ["", "138", "138,", "a,2", "-1,2", "1,2,3"] {
+            assert!(pair(bad).is_err(), "{bad}");
+        }
+    }
 }

@@ -180,3 +180,19 @@ fn over_time(c: &Candidate, s: &Speed) -> String {
     let title = format!("{}: samples in order at seq {}", c.name, s.seq);
     chart(&title, &axis("sample", false, false), &axis("relative", false, false), &series)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::sample;
+
+    #[test]
+    fn times_of_others_are_drawn_beside() {
+        let rows =
+            r#"{"rows": [{"seq": 16, "name": "torch", "hot_us": 40.0}, {"seq": 64, "name": "none", "hot_us": null}]}"#;
+        let peers: Peers = serde_json::from_str(rows).unwrap();
+        let chart = over_seq(&sample(), None, &peers);
+        assert!(chart.contains(">torch</text>") && chart.contains("sm80 solve exact</text>"), "{chart}");
+        assert!(!chart.contains(">none<") && chart.matches("<circle").count() == 2, "{chart}");
+    }
+}

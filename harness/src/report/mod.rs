@@ -196,8 +196,62 @@ impl Report {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
+
+    /// A report of one candidate with one case and two kinds of times, of which the first is for tables.
+    pub fn sample() -> Report {
+        let speed = |method: &str, headline| {
+            serde_json::json!({
+                "seq": 16, "cache": "hot", "clock": "device", "method": method, "weights": "fixed", "headline": headline,
+                "median": 2.5, "p5": 1.25, "p95": 3.75, "low": 2.25, "high": 2.75, "n": 7, "tflops": 1.5, "of_floor": 0.5,
+                "ended_by": "precision", "discarded": 0, "samples": [2.5], "clocks": [null]
+            })
+        };
+        let case = serde_json::json!({
+            "case": "qk-x4:64", "seq": 64, "official": false, "pass": false, "worst_over_tol": 4.0, "worst_over_limit": 2.0,
+            "rel_l2_delta": 5e-4, "gain": 0.0, "max_abs": 0.004, "over": 1, "not_finite": 0, "compared": 49_152, "worst": [],
+            "fp32": {"worst_over_tol": 0.25, "rel_l2_delta": 1e-6, "max_abs": 0.25, "not_finite": 0},
+            "message": "1 is < \"2\""
+        });
+        let candidate = serde_json::json!({
+            "name": "a \"b\".so", "path": "", "sha256": "", "device": "cuda", "api": "solve", "arch": "sm80",
+            "precision": "exact", "crossing": "",
+            "loaded": {"version": null, "build_id": "ab", "prepared": false, "load_ms": 0.0}, "first_call_ms": null,
+            "verdict": {"reason": "wrong-answer", "exit_code": 12, "message": "wrong", "reproduce": null},
+            "accuracy": [case], "precision_class": null, "repeatable": null, "traps": [],
+            "speed": [speed("back-to-back", true), speed("per-call", false)], "notes": [], "said": ""
+        });
+        let report = serde_json::json!({
+            "schema": SCHEMA, "harness": "", "date": "2026-01-01T00:00:00Z", "seed": "", "suite": "", "candidates": [candidate],
+            "machine": {"cpu": "C", "cores": 1, "kernel": "", "gpu": "NVIDIA G", "driver": "580 (CUDA 13.0)"}
+        });
+        serde_json::from_value(report).unwrap()
+    }
+
+    #[test]
+    fn every_table_has_its_numbers_in_their_columns() {
+        let report = sample();
+        let csv = csv::render(&report);
+        let row = "\"a \"\"b\"\".so\",cuda,solve,sm80,exact,16,hot,device,back-to-back,fixed,2.500,1.250,3.750,2.250,2.750,7,1.500,0.5000";
+        assert!(csv.lines().nth(1) == Some(row), "{csv}");
+        let markdown = markdown::render(&report);
+        assert!(
+            markdown.contains("| 16 | hot | device | back-to-back | fixed | 2.50 | 1.25 | 3.75 | 7 | 1.50 |"),
+            "{markdown}"
+        );
+        let terminal = terminal::candidate(&report.candidates[0]).join("\n");
+        let words: Vec<&str> = terminal.split_whitespace().collect();
+        let row = "16 hot device back-to-back fixed 2.50 1.25 3.75 7 1.50 50 % precision";
+        assert!(words.join(" ").contains(row), "{terminal}");
+    }
+
+    #[test]
+    fn failures_are_counted_and_words_stay_inside_their_quotes() {
+        let xml = junit::render(&sample());
+        assert!(xml.contains("<testsuite name=\"a &quot;b&quot;.so\" tests=\"2\" failures=\"2\">"), "{xml}");
+        assert!(xml.contains("<failure message=\"1 is &lt; &quot;2&quot;\"/>"), "{xml}");
+    }
 
     #[test]
     fn a_failure_is_never_a_passing_verdict() {
