@@ -47,20 +47,21 @@ fn a_candidate_is_asked_for_what_the_options_say() {
     let text = "#include <stdio.h>\n#include <stdlib.h>\n\
         void solve(const float* x, float* output, const float* weights, int seq_len) {\n\
           const char *precision = getenv(\"SOLVE_PRECISION\"), *arch = getenv(\"SOLVE_ARCH\");\n\
-          printf(\"asked for %s on %s\\n\", precision ? precision : \"nothing\", arch ? arch : \"anything\");\n\
+          const char *device = getenv(\"SOLVE_DEVICE\");\n\
+          printf(\"asked for %s on %s, %s\\n\", precision ? precision : \"nothing\", arch ? arch : \"anything\", device);\n\
           fflush(stdout);\n\
         }\n";
     let library = compiled("asked", text, &folder);
 
     let asked: [(&[&str], &str); 2] = [
-        (&[], "asked for nothing on anything"),
-        (&["--precision", "auto", "--arch", "sm80"], "asked for auto on sm80"),
+        (&[], "asked for nothing on anything, cpu"),
+        (&["--precision", "auto", "--arch", "sm80"], "asked for auto on sm80, cpu"),
     ];
     for (options, words) in asked {
         let mut grader = Command::new(env!("CARGO_BIN_EXE_harness"));
         grader.arg(&library).args(["--device", "cpu", "--suite", "official", "--max-case", "1", "--no-timing"]);
         grader.args(options).arg("--json").arg(&report);
-        grader.env("SOLVE_PRECISION", "exact").env("SOLVE_ARCH", "sm75");
+        grader.env("SOLVE_PRECISION", "exact").env("SOLVE_ARCH", "sm75").env("SOLVE_DEVICE", "cuda");
         assert_eq!(grader.output().expect("the grader starts").status.code(), Some(13), "it writes no output");
         let text = std::fs::read_to_string(&report).expect("the report is written even on failure");
         let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
@@ -74,4 +75,29 @@ fn a_repeated_call_is_held_to_the_same() {
     let library = candidate("zeros_on_repeats", &folder("repeated"));
     let (code, said) = graded(&[&library, "--device", "cpu", "--max-case", "4", "--no-timing"]);
     assert!(code == 16 && said.contains("official:1: the same call again: right as the first call"), "{code}:\n{said}");
+}
+
+/// Other bits are as right, and told.
+#[test]
+fn a_repeated_call_with_other_bits_is_told() {
+    let folder = folder("repeatable");
+    let honest = concat!(env!("CARGO_MANIFEST_DIR"), "/redteam/common/honest.c");
+    for (name, unsteady, repeatable) in [("steady", 0, true), ("unsteady", 1, false)] {
+        let source = format!(
+            "#include \"{honest}\"\n\
+             void solve(const float* x, float* output, const float* weights, int seq_len) {{\n\
+               static int calls;\n\
+               honest_block(x, output, weights, seq_len);\n\
+               if ({unsteady} && seq_len == 1 && calls++ % 2) output[700] = nextafterf(output[700], 9);\n\
+             }}\n"
+        );
+        let report = folder.join("report.json");
+        let library = compiled(name, &source, &folder);
+        let short = ["--device", "cpu", "--suite", "official", "--max-case", "4", "--no-timing", "--json"];
+        let (code, said) = graded(&[&[library.as_str()], &short[..], &[&report.display().to_string()]].concat());
+        assert_eq!(code, 0, "{said}");
+        let report: serde_json::Value =
+            serde_json::from_str(&std::fs::read_to_string(report).expect("a report")).expect("JSON");
+        assert_eq!(report["candidates"][0]["repeatable"], repeatable, "{name}");
+    }
 }

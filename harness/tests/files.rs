@@ -110,6 +110,11 @@ fn a_failed_run_replaces_no_good_baseline() {
         "{code}:\n{said}"
     );
     assert_eq!(kept(), good);
+
+    // It has no times to compare, and that is not what is wrong with it.
+    let timed = ["--device", "cpu", "--suite", "official", "--max-case", "2", "--seq", "2", "--baseline", baseline];
+    let (code, said) = graded(&[&[wrong.as_str()], &timed[..], &["--fail-on-regression", "2"]].concat());
+    assert!(code == 12 && said.contains("FAIL  wrong-answer"), "{code}:\n{said}");
 }
 
 /// Minutes of measuring are not lost to a library that no record is of.
@@ -245,4 +250,26 @@ fn a_candidates_words_make_no_line_of_their_own() {
     for line in said.lines() {
         assert!(!line.starts_with("  PASS") && line != "seed 0x1", "{line:?} in\n{said}");
     }
+}
+
+/// Whoever is graded next could read it: the first is in it already, and what the inputs follow from is not.
+#[test]
+fn a_report_between_two_candidates_has_the_first_and_no_seed() {
+    let folder = folder("between");
+    let report = folder.join("r.json").display().to_string();
+    let source = format!(
+        "#include <stdio.h>\n#include <string.h>\n\
+         void solve(const float* x, float* output, const float* weights, int seq_len) {{\n\
+           static char text[1 << 20];\n\
+           FILE* file = fopen(\"{report}\", \"r\");\n\
+           if (file) fread(text, 1, sizeof text - 1, file);\n\
+           printf(\"%s, %s\\n\", strstr(text, \"honest_plain.so\") ? \"kept\" : \"lost\",\n\
+             strstr(text, \"\\\"seed\\\": \\\"told at the end\\\"\") ? \"secret\" : \"told\");\n\
+           fflush(stdout);\n\
+         }}\n"
+    );
+    let (honest, reads) = (candidate("honest_plain", &folder), compiled("reads", &source, &folder));
+    let (code, said) = run(&honest, &[&reads, "--json", &report]);
+    assert!(code == 13 && said.contains("it printed: kept, secret"), "{code}:\n{said}");
+    assert!(std::fs::read_to_string(&report).is_ok_and(|text| text.contains("\"seed\": \"0x")));
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{graded, skipped};
+use common::{compiled, folder, graded, skipped};
 
 /// One after the other: some verdicts rest on times, and two graders at once would disturb each other.
 #[test]
@@ -19,4 +19,21 @@ fn judge(arguments: &[&str]) {
     let (code, said) = graded(arguments);
     assert_eq!(code, 0, "{said}");
     println!("{said}");
+}
+
+/// A wrong verdict is told, of a candidate that is honest and of a block that makes no difference.
+#[test]
+fn a_wrong_verdict_fails_the_grader() {
+    let folder = folder("wrong_verdict");
+    for name in ["honest_plain", "control"] {
+        compiled(name, "int nothing;\n", &folder);
+    }
+    let built = folder.to_str().expect("a path in UTF-8");
+    for (arguments, words) in [
+        (&["redteam", "--device", "cpu", "honest_plain"][..], "0 of 1 verdicts are right"),
+        (&["mutants", "control"], "0 of 0 wrong blocks are found wrong; 1 others are equivalent"),
+    ] {
+        let (code, said) = graded(&[arguments, &["--built", built]].concat());
+        assert!(code == 1 && said.contains(words), "{code}:\n{said}");
+    }
 }
