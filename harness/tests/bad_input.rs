@@ -301,6 +301,37 @@ fn what_a_candidate_leaves_behind_is_ended() {
     }
 }
 
+/// Each way to another process's memory by a child of its own, so that one candidate tries them all.
+#[test]
+fn whoever_reaches_for_memory_by_a_number_is_ended() {
+    let source = "#define _GNU_SOURCE\n#include <stdio.h>\n#include <sys/ptrace.h>\n#include <sys/uio.h>\n\
+        #include <sys/wait.h>\n#include <unistd.h>\n\
+        void solve(const float* x, float* output, const float* weights, int seq_len) {\n\
+          char seen[8];\n\
+          struct iovec here = {seen, sizeof seen};\n\
+          pid_t grader = getppid();\n\
+          for (int way = 0; way < 3; way++) {\n\
+            int status = 0;\n\
+            pid_t child = fork();\n\
+            if (!child) {\n\
+              if (way == 0) process_vm_readv(grader, &here, 1, &here, 1, 0);\n\
+              if (way == 1) process_vm_writev(grader, &here, 1, &here, 1, 0);\n\
+              if (way == 2) ptrace(PTRACE_TRACEME, 0, 0, 0);\n\
+              _exit(0);\n\
+            }\n\
+            waitpid(child, &status, 0);\n\
+            printf(\"way %d: %d\\n\", way, WIFSIGNALED(status) ? WTERMSIG(status) : 0);\n\
+          }\n\
+          fflush(stdout);\n\
+        }\n";
+    let library = compiled("reaches", source, &folder("reaches"));
+    let (code, said) = graded(&[&library, "--device", "cpu", "--suite", "official", "--max-case", "1", "--no-timing"]);
+    for way in 0..3 {
+        let ended = format!("it printed: way {way}: {}\n", libc::SIGSYS);
+        assert!(code == 13 && said.contains(&ended), "{code}:\n{said}");
+    }
+}
+
 /// A folder for compiled candidates is made only where there is something to compile.
 #[test]
 fn a_library_needs_no_temporary_folder() {

@@ -2,13 +2,14 @@
  * a process, and writes into it. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "candidate.h"
 
-enum { BY_NUMBER, BY_STRUCT, BY_REQUEST, WAYS };
+enum { BY_NUMBER, BY_STRUCT, BY_REQUEST, BY_REQUEST_OF_SOCKETS, WAYS };
 
 static void announce(int owner, int way) {
   int pair[2];
@@ -19,6 +20,7 @@ static void announce(int owner, int way) {
   if (way == BY_NUMBER) fcntl(pair[0], F_SETOWN, owner);
   if (way == BY_STRUCT) fcntl(pair[0], F_SETOWN_EX, &behind);
   if (way == BY_REQUEST) ioctl(pair[0], FIOSETOWN, &owner);
+  if (way == BY_REQUEST_OF_SOCKETS) ioctl(pair[0], SIOCSPGRP, &owner);
   if (write(pair[1], "x", 1) != 1) abort();
   close(pair[0]);
   close(pair[1]);
