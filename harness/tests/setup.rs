@@ -126,6 +126,70 @@ fn scripts_refuse_what_they_do_not_know() {
     }
 }
 
+/// What is counted is what the programs say, and one failure is enough.
+#[test]
+fn what_fails_in_the_tests_is_counted_and_told() {
+    let root = tree_with("counted", &["tests/run"]);
+    let cargo = "echo \"test result: ok. $PASSED passed; $FAILED failed; 2 ignored; 0 measured\" >\"$LOG\"\n\
+        case $1 in fmt) exit $FORMAT;; test) cat \"$LOG\"; exit $FAILED;; esac\n\
+        mkdir -p target/release; echo ab >target/release/libsolve.so";
+    script(&root.join("bin/cargo"), cargo);
+    script(&root.join("bin/apt-get"), "");
+    for (format, failed, id, c, last, code) in [
+        ("0", "0", "ab", "0", "8 passed, 0 failed, 3 skipped", 0),
+        ("1", "0", "ab", "0", "7 passed, 1 failed, 3 skipped", 1),
+        ("0", "1", "ab", "0", "8 passed, 1 failed, 3 skipped", 1),
+        ("0", "0", "cd", "0", "7 passed, 1 failed, 3 skipped", 1),
+        ("0", "0", "ab", "1", "8 passed, 1 failed, 3 skipped", 1),
+    ] {
+        script(&root.join("target/release/harness"), &format!("echo {id}"));
+        script(&root.join("tests/c/run"), &format!("echo 'ok: one'; echo 'skipped: another'; exit {c}"));
+        let mut tests = in_tree(&root, "tests/run");
+        let output = tests.env("FORMAT", format).env("PASSED", "3").env("FAILED", failed).output().expect("a shell");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.ends_with(&format!("{last}\n")) && output.status.code() == Some(code), "{output:?}");
+    }
+}
+
+#[test]
+fn a_library_of_another_tree_is_not_bundled() {
+    let root = tree_with("another", &["harness/bundle"]);
+    script(&root.join("target/release/harness"), "echo cd");
+    let output = in_tree(&root, "harness/bundle").output().expect("a shell");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("libsolve.so is of another build"), "{output:?}");
+}
+
+/// What is there is looked at: neither installed again nor taken for what it is not.
+#[test]
+fn the_compiler_is_installed_once_for_each_version() {
+    let root = folder("installed once");
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    program(&tree.join("harness/toolkit"), &root.join("harness/toolkit"));
+    let nvcc = root.join("installed/nvcc");
+    script(&nvcc, "echo 'Build cuda_13.0'");
+    let pip = format!(
+        "[ \"$3\" != --version ] || exit $PIP\n\
+         bin=target/toolkit/nvidia/cu13/bin; mkdir -p $bin && cp '{}' $bin && echo installed",
+        nvcc.display()
+    );
+    script(&root.join("bin/python3"), &pip);
+    let toolkit = |pip: &str| {
+        let mut toolkit = Command::new(root.join("harness/toolkit"));
+        toolkit.env("PATH", format!("{}:/usr/bin:/bin", root.join("bin").display())).env("PIP", pip);
+        let output = toolkit.output().expect("a shell");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        (output.status.code(), said)
+    };
+    let (code, said) = toolkit("1");
+    assert!(code == Some(1) && said.contains("needs python3 with pip"), "{said}");
+    let (code, said) = toolkit("0");
+    assert!(code == Some(0) && said.contains("\ninstalled\n"), "{said}");
+    assert_eq!(toolkit("1"), (Some(0), String::new()), "it is there");
+    std::fs::write(root.join("target/toolkit/.wheels"), "nvidia-cuda-nvcc==13.0.0\n").expect("another version");
+    assert!(toolkit("0").1.contains("\ninstalled\n"), "another version is there");
+}
+
 /// A space ends a word in such a file, and # begins a comment.
 #[test]
 fn pkg_config_reads_any_prefix() {
