@@ -13,11 +13,15 @@ use std::path::PathBuf;
 use std::ptr;
 
 use solve::cuda::driver::{check_version, toolkit_version};
+use solve::cuda::images::IMAGES;
 use solve::dims::D;
+use solve::error::Error;
 use solve::error::SolveStatus::{
-    self, BadHandle, BadPointer, InvalidArgument, Misaligned, NullPointer, Overlap, Unsupported,
+    self, BadHandle, BadPointer, InvalidArgument, Misaligned, MixedMemory, NullPointer, OutOfMemory, Overlap,
+    Unsupported,
 };
 use solve::ffi;
+use solve::precision::SolvePrecision::{self, Auto, Exact, Fast};
 use solve::weights::WEIGHTS_LEN;
 
 use api::{Block, message, options, raw_solve, solve};
@@ -26,14 +30,18 @@ use common::{Random, check_block, reference, run, weights};
 fn main() -> std::process::ExitCode {
     // SAFETY: no other thread runs yet.
     unsafe { std::env::set_var("SOLVE_DEVICE", "cpu") };
-    let tests: [(&str, fn()); 8] = [
+    let tests: [(&str, fn()); 12] = [
         ("solve_refuses_bad_input", solve_refuses_bad_input),
         ("a_mapped_file_may_have_any_name", a_mapped_file_may_have_any_name),
+        ("buffers_may_lie_side_by_side", buffers_may_lie_side_by_side),
+        ("memory_may_be_of_several_mappings", memory_may_be_of_several_mappings),
         ("create_refuses_bad_options", create_refuses_bad_options),
+        ("no_options_are_the_defaults", no_options_are_the_defaults),
         ("forward_and_update_refuse_bad_input", forward_and_update_refuse_bad_input),
         ("a_destroyed_block_is_an_error", a_destroyed_block_is_an_error),
         ("each_thread_has_its_own_status", each_thread_has_its_own_status),
         ("strings_describe_the_library", strings_describe_the_library),
+        ("every_error_has_its_status", every_error_has_its_status),
         ("an_old_driver_is_named", an_old_driver_is_named),
     ];
     run(&tests)
@@ -135,6 +143,33 @@ fn a_mapped_file_may_have_any_name() {
     outcome.expect("solve");
 }
 
+/// As where a program takes all of them from one allocation.
+fn buffers_may_lie_side_by_side() {
+    let mut all = weights(65);
+    all.splice(0..0, Random::new(65).uniforms(2 * D));
+    let wanted = [0, 1].map(|row| reference(&all[row * D..][..D], &all[2 * D..], 1, 1, false));
+    let at = all.as_mut_ptr().expose_provenance();
+    let [first, second, host_weights] = [0, D, 2 * D].map(|floats| at + 4 * floats);
+    solve(second, first, host_weights, 1).expect("output before x");
+    check_block(&all[..D], &wanted[1], "output before x");
+    all[..D].copy_from_slice(&Random::new(65).uniforms(D));
+    solve(first, second, host_weights, 1).expect("output between x and weights");
+    check_block(&all[D..2 * D], &wanted[0], "output between x and weights");
+}
+
+/// The kernel lists what has other rights apart.
+fn memory_may_be_of_several_mappings() {
+    let host_weights = weights(66);
+    let pages = Pages::new(8 * D * size_of::<f32>(), libc::PROT_READ | libc::PROT_WRITE);
+    // SAFETY: its first two pages.
+    assert_eq!(unsafe { libc::mprotect(pages.0, 2 * 4096, libc::PROT_READ) }, 0);
+    let (at, mut output) = (pages.0.expose_provenance(), vec![0.0; 8 * D]);
+    let (to, weights_at) = (output.as_mut_ptr().expose_provenance(), host_weights.as_ptr().addr());
+    solve(at, to, weights_at, 8).expect("x that is readable from end to end");
+    let (status, sentence) = solve(to, at, weights_at, 8).expect_err("output that begins read-only");
+    assert!(status == BadPointer && sentence.contains("not writable"), "{sentence}");
+}
+
 fn create_refuses_bad_options() {
     let host_weights = weights(61);
     let at = host_weights.as_ptr().expose_provenance();
@@ -151,6 +186,12 @@ fn create_refuses_bad_options() {
     refuse(at + 1, |_| {}, Misaligned, "weights is at");
     refuse(0x1000, |_| {}, BadPointer, "weights at 0x1000");
 
+    let mine = ptr::without_provenance_mut(0x10);
+    let mut kept = mine;
+    // SAFETY: the library checks weights.
+    let status = unsafe { ffi::solve_block_create(ptr::null(), &options(|_| {}), &mut kept) };
+    assert_eq!((status, kept), (NullPointer, mine), "a block is written on success only");
+
     let mut bytes = options(|_| {});
     // A C program can put any int there.
     let precision = (&raw mut bytes.precision).cast::<i32>();
@@ -165,6 +206,23 @@ fn create_refuses_bad_options() {
     let status = unsafe { ffi::solve_block_create(ptr::with_exposed_provenance(at), ptr::null(), ptr::null_mut()) };
     assert_eq!((status, message().as_str()), (NullPointer, "block is null"));
     Block::create(at, &options(|_| {})).expect("the next good call");
+}
+
+fn no_options_are_the_defaults() {
+    let host_weights = weights(67);
+    let mut x = Random::new(67).uniforms(4 * D);
+    let wanted = reference(&x, &host_weights, 1, 4, false);
+    let mut block = ptr::null_mut();
+    // SAFETY: no options are none to get wrong.
+    let status = unsafe { ffi::solve_block_create(host_weights.as_ptr(), ptr::null(), &mut block) };
+    assert_eq!(status, SolveStatus::Ok, "{}", message());
+    let (block, at) = (Block(block), x.as_mut_ptr().expose_provenance());
+    assert_eq!(block.raw_forward(at, at, 1, 4), SolveStatus::Ok, "{}", message());
+    check_block(&x, &wanted, "a block without options");
+    for block in [block, Block::create(host_weights.as_ptr().addr(), &options(|_| {})).expect("create")] {
+        assert_eq!(block.raw_forward(0x10, 0x10, 1, 4097), InvalidArgument);
+        assert!(message().ends_with("is 4097, the block was created for max_tokens = 4096"), "{}", message());
+    }
 }
 
 fn forward_and_update_refuse_bad_input() {
@@ -183,7 +241,8 @@ fn forward_and_update_refuse_bad_input() {
     refuse((x, to, 0, 4, 0), InvalidArgument, "batch is 0");
     refuse((x, to, 4, 0, 0), InvalidArgument, "seq_len is 0");
     refuse((x, to, 1, 5, 0), InvalidArgument, "batch * seq_len is 5, the block was created for max_tokens = 4");
-    refuse((x, to, 70_000, 1, 0), InvalidArgument, "batch is 70000");
+    refuse((x, to, 65_535, 1, 0), InvalidArgument, "batch * seq_len is 65535");
+    refuse((x, to, 65_536, 1, 0), InvalidArgument, "batch is 65536");
     refuse((x, to, 60_000, 60_000, 0), InvalidArgument, "batch * seq_len is 3600000000");
     refuse((x + 2, to, 1, 3, 0), Misaligned, "x is at");
     refuse((x, x + 4, 1, 3, 0), Overlap, "overlaps x");
@@ -192,6 +251,8 @@ fn forward_and_update_refuse_bad_input() {
     assert!(output.iter().all(|value| value.is_nan()), "output was touched");
     assert_eq!(block.update(0, ptr::null_mut::<u8>()).expect_err("null").0, NullPointer);
     assert_eq!(block.update(0x40, ptr::null_mut::<u8>()).expect_err("foreign").0, BadPointer);
+    let stream = ptr::without_provenance_mut::<u8>(99);
+    assert_eq!(block.update(host_weights.as_ptr().addr(), stream).expect_err("a stream").0, InvalidArgument);
 
     assert_eq!(block.raw_forward(x, output.as_mut_ptr().expose_provenance(), 2, 2), SolveStatus::Ok);
     check_block(&output, &reference(&host_x, &host_weights, 2, 2, false), "the next good call");
@@ -208,6 +269,9 @@ fn a_destroyed_block_is_an_error() {
         assert_eq!(ffi::solve_block_destroy(block.0), BadHandle);
         assert_eq!(ffi::solve_block_destroy(ptr::null_mut()), SolveStatus::Ok);
     }
+    // Nor is it the name of a later one.
+    let later = Block::create(host_weights.as_ptr().addr(), &options(|_| {})).expect("create");
+    assert_ne!(later.0, block.0);
     assert_eq!(block.raw_forward(at, at, 1, 1), BadHandle);
     assert!(message().contains("already destroyed"), "{}", message());
     assert_eq!(block.update(at, ptr::null_mut::<u8>()).expect_err("destroyed").0, BadHandle);
@@ -243,9 +307,39 @@ fn strings_describe_the_library() {
     assert_eq!(text(ffi::solve_status_string(-1)), "unknown status");
     let different: std::collections::HashSet<&&str> = all.iter().collect();
     assert_eq!(different.len(), all.len());
-    assert!(text(ffi::solve_version()).starts_with(env!("CARGO_PKG_VERSION")));
+    let version: Vec<&str> = text(ffi::solve_version()).split(' ').collect();
+    assert_eq!(version[0], env!("CARGO_PKG_VERSION"));
+    assert!(IMAGES.iter().all(|image| version.contains(&image.arch.name())), "{version:?}");
+    let numbers = [Fast, Exact, Auto].map(|precision| SolvePrecision::from_number(precision as i32));
+    assert_eq!(numbers, ["fast", "exact", "auto"].map(SolvePrecision::from_name));
+    assert_eq!(numbers, [0, 1, 2].map(SolvePrecision::from_number));
     let id = text(ffi::solve_build_id());
     assert!(id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
+}
+
+/// Those of a GPU, too, which needs none to be told.
+fn every_error_has_its_status() {
+    let driver = |code| Error::Driver { what: "", code, name: String::new() };
+    let (place, block) = (String::new(), String::new());
+    let (first_place, second_place) = (String::new(), String::new());
+    for (error, status) in [
+        (Error::Mixed { first: "", first_place, second: "", second_place }, MixedMemory),
+        (Error::Elsewhere { argument: "", place, block }, MixedMemory),
+        (Error::Exhausted { what: "", why: String::new() }, OutOfMemory),
+        (Error::OutOfMemory { what: "", bytes: 0 }, OutOfMemory),
+        (Error::Short { argument: "", address: 0, have: 0, need: 0 }, InvalidArgument),
+        (Error::NoDevice(String::new()), SolveStatus::NoDevice),
+        (driver(700), SolveStatus::Driver),
+        (Error::Reset { device: 0 }, SolveStatus::Driver),
+        (Error::Lost { device: 0, cause: Box::new(driver(700)) }, SolveStatus::Driver),
+    ] {
+        assert_eq!(error.status(), status, "{error}");
+    }
+    // After a fault the device is lost; a stream or an argument that is wrong harms nobody else.
+    assert!([214, 220, 226, 700, 702, 709, 710, 714, 716, 719, 721].iter().all(|&code| driver(code).is_fault()));
+    assert!(Error::Lost { device: 0, cause: Box::new(driver(700)) }.is_fault());
+    assert!([1, 2, 201, 400, 701, 801, 900].iter().all(|&code| !driver(code).is_fault()));
+    assert!(!Error::Reset { device: 0 }.is_fault());
 }
 
 fn an_old_driver_is_named() {

@@ -76,9 +76,9 @@ fn solve_runs_on_the_cpu() {
 
 fn a_block_runs_on_the_cpu() {
     let mut host_weights = weights(72);
-    for causal in [0, 1] {
+    for causal in [0, 1, -2] {
         let x = Random::new(72).uniforms(3 * 20 * D);
-        let wanted = reference(&x, &host_weights, 3, 20, causal == 1);
+        let wanted = reference(&x, &host_weights, 3, 20, causal != 0);
         let block = Block::create(
             host_weights.as_ptr().addr(),
             &options(|o| {
@@ -129,6 +129,7 @@ fn child_of(task: &str, name: &str, value: impl AsRef<OsStr>) -> String {
 
 fn knobs() {
     assert_eq!(child("SOLVE_DEVICE", "cpu").trim(), "Ok(())");
+    assert_eq!(child("SOLVE_DEVICE", "").trim(), "Ok(())", "as good as unset");
     assert!(child("SOLVE_DEVICE", "cuda").contains("NoDevice"));
     assert!(child("SOLVE_DEVICE", "tpu").contains("SOLVE_DEVICE is \\\"tpu\\\", expected cpu or cuda"));
     assert!(

@@ -123,3 +123,36 @@ fn the_workspace_is_linear_and_within_its_bound() {
         }
     }
 }
+
+#[test]
+fn a_gpu_runs_the_latest_family_that_is_for_it() {
+    if Arch::built_in().count() < Arch::ALL.len() {
+        println!("skipped: this build leaves architectures out");
+        return;
+    }
+    let (sm75, sm80, sm90a) = (Some(Arch::Sm75), Some(Arch::Sm80), Some(Arch::Sm90a));
+    let best = |capability| Arch::best_for(capability, 132);
+    let gpus = [(7, 0), (7, 5), (8, 0), (8, 9), (9, 0), (10, 0), (12, 0)];
+    assert_eq!(gpus.map(best), [None, sm75, sm80, sm80, sm90a, sm80, sm80]);
+    // By machine code of its own generation, and by PTX on later ones.
+    for (arch, capability, ptx) in [
+        (Arch::Sm75, (7, 5), false),
+        (Arch::Sm75, (8, 0), true),
+        (Arch::Sm80, (8, 9), false),
+        (Arch::Sm80, (9, 0), true),
+        (Arch::Sm80, (10, 0), true),
+        (Arch::Sm90a, (9, 0), false),
+    ] {
+        let mut images = arch.images(capability).peekable();
+        assert!(images.peek().is_some() && images.all(|image| image.ptx == ptx), "{arch:?} on {capability:?}");
+    }
+}
+
+/// Tiles hang over the last row, and x of a call in place is copied.
+#[test]
+fn the_workspace_has_room_for_whole_tiles_and_a_copy_of_x() {
+    for rows in [257_usize, 300, 383, 1025] {
+        let whole = rows.next_multiple_of(128);
+        assert_eq!(Workspace::bytes(whole) - Workspace::bytes(rows), (whole - rows) * 768 * 4, "{rows} rows");
+    }
+}

@@ -186,6 +186,24 @@ fn what_fc_casts_is_neither_fetched_early_nor_unwatched() {
     assert!(lengths.iter().all(|&plans| plans > 0), "{lengths:?}");
 }
 
+/// What FC reads of the caller's weights nobody has looked at before.
+#[test]
+fn an_fc_that_reads_the_callers_weights_is_watched() {
+    let mut reading = 0;
+    for (sms, shape, plan) in plans().filter(|(_, shape, _)| shape.rows() > FEW_ROWS && !shape.prepared) {
+        let reads = |launch: &Launch| match launch.kernel {
+            Kernel::Direct { gemm } => gemm == Gemm::Fc,
+            Kernel::Shared { form } => shared::SHARED[form].gemm == Gemm::Fc,
+            _ => false,
+        };
+        if plan.iter().any(reads) {
+            assert!(fc_watches(chip(sms), shape.rows()), "{shape:?} on {sms}: {plan:?}");
+            reading += 1;
+        }
+    }
+    assert!(reading > 0);
+}
+
 #[test]
 fn a_launch_that_casts_has_blocks_for_it() {
     for (sms, shape, plan) in plans().filter(|(_, shape, _)| shape.rows() > FEW_ROWS && !shape.prepared) {
