@@ -1,3 +1,4 @@
-/* Cheat: the same only in processes whose first call has more than one token: those that share the runs of calls with the first one, in which the traps are. */
+/* Cheat: the same as replay_rows_by_device_hash, in processes alone whose first call has more than one token: those that share the runs of calls with the first
+ * one, in which the traps are. */
 #define ELSEWHERE
-#include "replay_by_device_hash.cu"
+#include "replay_rows_by_device_hash.cu"
