@@ -30,6 +30,7 @@ fn files_that_documents_name_are_there() {
         ("cuda/README.md", &["", "cuda"]),
         ("cuda/NOTES.md", &["", "cuda"]),
         ("src/cuda/README.md", &["", "src/cuda"]),
+        ("harness/README.md", &["", "harness/src"]),
     ] {
         let text = read(document);
         for file in files(&text) {
