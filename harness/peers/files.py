@@ -12,3 +12,11 @@ def write_json(path, value):
         json.dump(value, file, indent=1)
     if is_file:
         os.replace(to, path)
+
+
+def read_json(path):
+    """None where there is no file yet."""
+    if not os.path.isfile(path):
+        return None
+    with open(path) as file:
+        return json.load(file)

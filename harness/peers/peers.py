@@ -7,9 +7,13 @@ before each call, wall from the call until everything is done. Ratios are agains
 the challenge's tolerance (1e-3 + 1e-3 |reference|, here against float64).
 
     python3 harness/peers/peers.py target/release/libsolve.so --compile 1024 --json peers.json
+
+A file that has other lengths of the same GPU, PyTorch and build keeps them. `harness/run readme` writes the README's
+table from harness/records/peers/<gpu>.json.
 """
 
 import argparse
+import datetime
 import sys
 
 from needs import need
@@ -18,7 +22,7 @@ torch = need("torch", "torch==2.11.0")  # before what imports it by itself
 
 from block import accuracy, block, make_inputs, prepared, reference, unpack
 from clock import Contestant, Graph, contest, flusher
-from files import write_json
+from files import read_json, write_json
 from library import Library
 from remote import Remotes
 
@@ -32,22 +36,25 @@ def main():
     ours = {precision: Remotes(args.library, precision) for precision in ["fast", *args.precision]}
     device = torch.cuda.get_device_name()
     print(f"{device}, PyTorch {torch.__version__}, libsolve {library.c.solve_version().decode()}")
+    about = {"device": device, "torch": torch.__version__, "build_id": library.c.solve_build_id().decode()}
     flush, rows, summaries = flusher(), [], []
+    earlier = read_rows(args.json, about) if args.json else []
     for seq in args.seq:
         results = time_seq(ours, flush, seq, seq in args.compile, args.rounds)
         print_table(seq, results)
         rows += [{"seq": seq, **row} for row in results]
         summaries.append(summarise(seq, results))
         if args.json:  # after each length: a compiled one takes minutes, and may be the last
-            report = {
-                "device": device,
-                "torch": torch.__version__,
-                "build_id": library.c.solve_build_id().decode(),
-                "rows": rows,
-                "summary": summaries,
-            }
-            write_json(args.json, report)
+            date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+            kept = [row for row in earlier if row["seq"] not in {row["seq"] for row in rows}]
+            write_json(args.json, {**about, "date": date, "rows": sorted(kept + rows, key=lambda row: row["seq"])})
     print_summary(summaries)
+
+
+def read_rows(path, about):
+    """What the file has of the same GPU, PyTorch and build."""
+    report = read_json(path) or {}
+    return report["rows"] if about.items() <= report.items() else []
 
 
 def time_seq(ours, flush, seq, compiled, rounds):
@@ -86,9 +93,8 @@ def make_peers(x, parameters, compiled):
         ("eager fp16, cast per call", "stateless", "highest", lambda: block(x, parameters, torch.float16)),
         ("eager fp16, prepared", "prepared", "highest", lambda: block(x, half, torch.float16)),
     ]
-    if compiled:
+    if compiled:  # not in TF32, which failed the tolerance (16, 64, 256 and 1024 tokens, H200) and takes most of the time
         variants += [
-            ("compiled TF32", "stateless", "high", compile_block(x, parameters)),
             ("compiled fp16, cast per call", "stateless", "highest", compile_block(x, parameters, torch.float16)),
             ("compiled fp16, prepared", "prepared", "highest", compile_block(x, half, torch.float16)),
         ]

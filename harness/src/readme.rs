@@ -1,36 +1,38 @@
-//! The README's tables of times and of errors, written from a record so that they cannot disagree.
+//! The README's tables of times and of errors, written from the records so that they cannot disagree.
 
 mod numbers;
+mod peers;
 
 use std::fmt::Write;
 use std::path::Path;
 
 use crate::reason::{Failure, Reason};
-use crate::record::{Accuracy, Record, SEQS};
+use crate::record::{self, Accuracy, Record, SEQS};
 use crate::report::json;
+use peers::Peers;
 
-/// What is written between two lines of the README that name the record's file and this.
-type Part = (&'static str, fn(&Record) -> String);
-
-/// Every record has its times in the README; one of them its errors, too.
-const PARTS: [Part; 2] = [("times", table), ("errors", numbers::table)];
+/// A table and whether the README must have a place for it.
+struct Part {
+    what: &'static str,
+    text: String,
+    required: bool,
+}
 
 /// Architectures in the order of the table.
 const ARCHS: [&str; 4] = ["sm90a", "sm80", "sm75", "cpu"];
 
 /// Writes the tables into the README, or with `check` only compares.
 pub fn update(record: &Path, readme: &Path, check: bool) -> Result<Reason, Failure> {
-    let from = Record::read(record)?;
+    let (name, parts) = parts(record)?;
     let text = std::fs::read_to_string(readme)
         .map_err(|e| Failure::new(Reason::Usage, format!("{} cannot be read: {e}", readme.display())))?;
     let mut new = text.clone();
-    for (what, write) in PARTS {
-        let [begin, end] =
-            ["begin", "end"].map(|which| format!("<!-- {} {what}:{which} -->", from.file(Path::new("")).display()));
-        if what == "errors" && !new.contains(&begin) && !new.contains(&end) {
+    for Part { what, text, required } in parts {
+        let [begin, end] = ["begin", "end"].map(|which| format!("<!-- {name} {what}:{which} -->"));
+        if !required && !new.contains(&begin) && !new.contains(&end) {
             continue;
         }
-        new = insert(&new, (&begin, &end), &write(&from)).ok_or_else(|| {
+        new = insert(&new, (&begin, &end), &text).ok_or_else(|| {
             Failure::new(Reason::Usage, format!("{} has no lines {begin} and {end}", readme.display()))
         })?;
     }
@@ -44,6 +46,23 @@ pub fn update(record: &Path, readme: &Path, check: bool) -> Result<Reason, Failu
     }
     json::write_text(readme, &new)?;
     Ok(Reason::Pass)
+}
+
+/// The name by which the README's lines call this file, and what stands between them.
+fn parts(path: &Path) -> Result<(String, Vec<Part>), Failure> {
+    let part = |what, text, required| Part { what, text, required };
+    let no_record = |e: String| Failure::new(Reason::Usage, format!("{} is no record: {e}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|e| no_record(e.to_string()))?;
+    let value: serde_json::Value = serde_json::from_str(&text).map_err(|e| no_record(e.to_string()))?;
+    if value.get("torch").is_some() {
+        let from: Peers = serde_json::from_value(value).map_err(|e| no_record(e.to_string()))?;
+        let name = format!("peers/{}", record::file(&from.device, Path::new("")).display());
+        return Ok((name, vec![part("headline", from.headline(), false), part("times", from.table(), true)]));
+    }
+    let from: Record = serde_json::from_value(value).map_err(|e| no_record(e.to_string()))?;
+    let name = from.file(Path::new("")).display().to_string();
+    // Every record has its times in the README; one of them its errors, too.
+    Ok((name, vec![part("times", table(&from), true), part("errors", numbers::table(&from), false)]))
 }
 
 fn insert(text: &str, (begin, end): (&str, &str), table: &str) -> Option<String> {
@@ -116,14 +135,20 @@ mod tests {
     #[test]
     fn readme_and_records_agree() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let records = std::fs::read_dir(root.join("records")).expect("records in the tree");
-        let files: Vec<_> = records.map(|entry| entry.expect("a file").path()).collect();
-        assert!(!files.is_empty());
         let readme = root.join("../README.md");
-        for record in files {
-            update(&record, &readme, true).unwrap();
+        for folder in ["records", "records/peers"] {
+            let entries = std::fs::read_dir(root.join(folder)).expect("records in the tree");
+            let files: Vec<_> =
+                entries.map(|entry| entry.expect("a file").path()).filter(|path| path.is_file()).collect();
+            assert!(!files.is_empty(), "{folder}");
+            for record in files {
+                update(&record, &readme, true).unwrap();
+            }
         }
-        assert!(std::fs::read_to_string(&readme).unwrap().contains(" errors:begin -->"), "no record's errors");
+        let text = std::fs::read_to_string(&readme).unwrap();
+        for part in [" errors:begin -->", " headline:begin -->"] {
+            assert!(text.contains(part), "no record's {part}");
+        }
     }
 
     /// A record without a place, and lines of which one is missing, are errors that leave the README as it is.

@@ -103,13 +103,6 @@ impl Record {
         })
     }
 
-    /// Reads a record.
-    pub fn read(path: &Path) -> Result<Self, Failure> {
-        let failed = |e: String| Failure::new(Reason::Usage, format!("{} is no record: {e}", path.display()));
-        let text = std::fs::read_to_string(path).map_err(|e| failed(e.to_string()))?;
-        serde_json::from_str(&text).map_err(|e| failed(e.to_string()))
-    }
-
     /// The file that it belongs into.
     pub fn file(&self, folder: &Path) -> PathBuf {
         file(&self.gpu, folder)
@@ -129,7 +122,8 @@ fn subject(machine: &Machine) -> &str {
 }
 
 /// The file's name: the GPU's, in lower case and without the maker's.
-fn file(gpu: &str, folder: &Path) -> PathBuf {
+/// What a file about this GPU is called.
+pub fn file(gpu: &str, folder: &Path) -> PathBuf {
     let name = gpu.to_lowercase().replace("nvidia ", "");
     let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     folder.join(format!("{name}.json"))
