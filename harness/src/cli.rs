@@ -87,7 +87,7 @@ pub struct Calls {
     /// Seconds that a call may take
     #[arg(long, default_value_t = 60.0, value_name = "SECONDS", value_parser = values::seconds)]
     pub timeout: f64,
-    /// Never use CUDA IPC
+    /// Never map the grader's device memory into the candidate's process: copy
     #[arg(long)]
     pub copies: bool,
 }

@@ -44,9 +44,9 @@ fn on_gpu(gpu: &Gpu) {
     say("driver", true, &text(&machine.driver));
     let (free, total) = gpu.memory;
     say("memory", free > NEEDED, &format!("{} of {} MiB free", free >> 20, total >> 20));
-    match ipc() {
-        Ok(()) => say("CUDA IPC", true, "works: the grader keeps the buffers"),
-        Err(failure) => say("CUDA IPC", false, &format!("{}: buffers will be copied", failure.message)),
+    match shares_device_memory() {
+        Ok(()) => say("sharing", true, "device memory is shared: the grader keeps the buffers"),
+        Err(failure) => say("sharing", false, &format!("{}: buffers will be copied", failure.message)),
     }
     for (what, field, good) in QUERIES {
         if let Some(value) = nvidia_smi(&[&format!("--query-gpu={field}"), "--format=csv,noheader"]) {
@@ -78,10 +78,10 @@ fn nvidia_smi(arguments: &[&str]) -> Option<String> {
 }
 
 /// Shares a little memory with another process.
-fn ipc() -> Result<(), Failure> {
+fn shares_device_memory() -> Result<(), Failure> {
     const FLOATS: usize = 1 << 20;
     let memory = Cuda::create(FLOATS)?;
     let mut session = Session::start(&[], Some(memory.fd()))?;
-    let attach = Request::Attach { device: Device::Cuda, crossing: Crossing::Ipc, floats: FLOATS };
+    let attach = Request::Attach { device: Device::Cuda, crossing: Crossing::DeviceMemory, floats: FLOATS };
     session.ask(&attach, Duration::from_secs(30)).map(|_| ())
 }

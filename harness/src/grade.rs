@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::arithmetic;
 use crate::bank::Bank;
 use crate::binary::{self, Library};
 use crate::cases::{self, Case, Suite};
@@ -12,7 +13,6 @@ use crate::child::HANDLE;
 use crate::content::Content;
 use crate::contract::{Beside, Limits, Precision};
 use crate::floor::Rates;
-use crate::precision;
 use crate::protocol::{Api, Device};
 use crate::reason::{Failure, Reason};
 use crate::report::{Candidate, CaseResult, Verdict};
@@ -182,7 +182,7 @@ impl Grade<'_> {
 
     fn phases(&mut self, rig: &mut Rig, cases: &[Case]) -> Result<(), Failure> {
         let correct = self.correctness(rig, cases);
-        self.report.precision_class = precision::class(self.bank, &self.report.accuracy);
+        self.report.precision_class = arithmetic::class(self.bank, &self.report.accuracy);
         correct?;
         if self.plan.traps {
             traps::spring(self, rig)?;

@@ -6,6 +6,7 @@
 #![warn(clippy::print_stdout, clippy::print_stderr, reason = "they panic where nobody reads: `ui` has what does not")]
 
 mod arena;
+mod arithmetic;
 mod bank;
 mod binary;
 mod cases;
@@ -29,7 +30,6 @@ mod mounts;
 mod oracle;
 mod plain;
 mod plans;
-mod precision;
 mod processes;
 mod profile;
 mod protocol;

@@ -43,7 +43,7 @@ pub enum Crossing {
     /// Shared host memory, passed as a file descriptor.
     Shared,
     /// The grader's device memory, passed as a file descriptor that CUDA opens.
-    Ipc,
+    DeviceMemory,
     /// Shared host memory, copied to and from device memory of the candidate's process around each call.
     Copies,
 }
@@ -53,8 +53,8 @@ impl Crossing {
     pub fn name(&self) -> &'static str {
         match self {
             Crossing::Shared => "shared memory",
-            Crossing::Ipc => "CUDA IPC",
-            Crossing::Copies => "copies (no CUDA IPC here: reduced trust)",
+            Crossing::DeviceMemory => "shared device memory",
+            Crossing::Copies => "copies (no shared device memory here: reduced trust)",
         }
     }
 }

@@ -37,7 +37,7 @@ impl Cuda {
         let trace = std::env::var_os(TRACE).map(|_| Trace::begin()).transpose()?;
         let gpu = gpu::open()?;
         let (base, shared, mirror) = match crossing {
-            Crossing::Ipc => {
+            Crossing::DeviceMemory => {
                 let shared = Shared::open(fd, floats * 4)?;
                 (shared.base(), Some(shared), None)
             }

@@ -98,7 +98,7 @@ pub struct Setup {
     pub max_seq: usize,
     /// A call may take so long.
     pub timeout: Duration,
-    /// Never use CUDA IPC.
+    /// Never map the grader's device memory into the candidate's process: copy.
     pub copies: bool,
 }
 
@@ -149,7 +149,7 @@ impl Attached {
                 let idle = on_cpu.then(&mut measured).transpose()?;
                 Ok(Self { session, memory, arena, crossing, idle })
             }
-            Err(f) if crossing == Crossing::Ipc && f.reason == Reason::Environment => {
+            Err(f) if crossing == Crossing::DeviceMemory && f.reason == Reason::Environment => {
                 drop((session, memory));
                 Self::new(&Setup { copies: true, ..setup.clone() }).map_err(|_| f)
             }

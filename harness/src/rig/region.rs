@@ -17,7 +17,7 @@ pub fn region(setup: &Setup, floats: usize) -> Result<Region, Failure> {
         gpu::open()?;
         if let Ok(memory) = Cuda::create(floats) {
             let fd = memory.fd();
-            return Ok((Box::new(memory), Some(fd), Crossing::Ipc));
+            return Ok((Box::new(memory), Some(fd), Crossing::DeviceMemory));
         }
     }
     let memory = Host::create(floats)?;
