@@ -156,3 +156,26 @@ fn the_workspace_has_room_for_whole_tiles_and_a_copy_of_x() {
         assert_eq!(Workspace::bytes(whole) - Workspace::bytes(rows), (whole - rows) * 768 * 4, "{rows} rows");
     }
 }
+
+/// A tile with few blocks leaves multiprocessors idle, and one with a few more than there are of these needs another wave for them.
+#[test]
+fn waves_of_blocks_choose_the_tile() {
+    let shape = |seq_len| {
+        let (precision, guarded) = (SolvePrecision::Fast, true);
+        Shape { batch: 1, seq_len, causal: false, prepared: false, precision, guarded, rescued: false }
+    };
+    // Rows and columns of the tiles on 132 multiprocessors: QKV, the attention projection, FC, proj.
+    for (rows, tiles) in [
+        (16, [(16, 32), (16, 32), (16, 32), (16, 32)]),
+        (512, [(128, 96), (64, 64), (128, 96), (64, 64)]),
+        (1024, [(128, 192), (64, 96), (128, 192), (64, 96)]),
+        (1025, [(128, 192), (128, 96), (128, 96), (128, 96)]),
+    ] {
+        let plan = plan::forward(Arch::Sm80, 132, shape(rows));
+        let of = |launch: &Launch| match launch.kernel {
+            Kernel::Gemm { tile, .. } => Some((TILES[tile].m, TILES[tile].n)),
+            _ => None,
+        };
+        assert_eq!(plan.iter().filter_map(of).collect::<Vec<_>>(), tiles, "{rows} rows");
+    }
+}
