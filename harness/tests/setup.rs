@@ -160,34 +160,38 @@ fn a_library_of_another_tree_is_not_bundled() {
     assert!(output.status.code() == Some(1) && said.contains("libsolve.so is of another build"), "{output:?}");
 }
 
+/// harness/toolkit in a tree of its own, with a python3 that does this: `install` is what pip does there for a compiler.
+fn tree_with_toolkit(name: &str, python: &str) -> PathBuf {
+    let root = folder(name);
+    program(&Path::new(env!("CARGO_MANIFEST_DIR")).join("toolkit"), &root.join("harness/toolkit"));
+    let nvcc = root.join("installed/nvcc");
+    script(&nvcc, "echo 'Build cuda_13.0'");
+    let install =
+        format!("install() {{ bin=target/toolkit/nvidia/cu13/bin; mkdir -p $bin && cp '{}' $bin; }}", nvcc.display());
+    script(&root.join("bin/python3"), &format!("{install}\n{python}"));
+    root
+}
+
+/// How harness/toolkit of that tree ends, with this in PIP, and what it says.
+fn toolkit(root: &Path, pip: &str) -> (Option<i32>, String) {
+    let mut toolkit = Command::new(root.join("harness/toolkit"));
+    toolkit.env("PATH", format!("{}:/usr/bin:/bin", root.join("bin").display())).env("PIP", pip);
+    let output = toolkit.output().expect("a shell");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    (output.status.code(), said)
+}
+
 /// What is there is looked at: neither installed again nor taken for what it is not.
 #[test]
 fn the_compiler_is_installed_once_for_each_version() {
-    let root = folder("installed once");
-    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    program(&tree.join("harness/toolkit"), &root.join("harness/toolkit"));
-    let nvcc = root.join("installed/nvcc");
-    script(&nvcc, "echo 'Build cuda_13.0'");
-    let pip = format!(
-        "[ \"$3\" != --version ] || exit $PIP\n\
-         bin=target/toolkit/nvidia/cu13/bin; mkdir -p $bin && cp '{}' $bin && echo installed",
-        nvcc.display()
-    );
-    script(&root.join("bin/python3"), &pip);
-    let toolkit = |pip: &str| {
-        let mut toolkit = Command::new(root.join("harness/toolkit"));
-        toolkit.env("PATH", format!("{}:/usr/bin:/bin", root.join("bin").display())).env("PIP", pip);
-        let output = toolkit.output().expect("a shell");
-        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        (output.status.code(), said)
-    };
-    let (code, said) = toolkit("1");
+    let root = tree_with_toolkit("installed once", "[ \"$3\" != --version ] || exit $PIP\ninstall && echo installed");
+    let (code, said) = toolkit(&root, "1");
     assert!(code == Some(1) && said.contains("needs python3 with pip"), "{said}");
-    let (code, said) = toolkit("0");
+    let (code, said) = toolkit(&root, "0");
     assert!(code == Some(0) && said.contains("\ninstalled\n"), "{said}");
-    assert_eq!(toolkit("1"), (Some(0), String::new()), "it is there");
+    assert_eq!(toolkit(&root, "1"), (Some(0), String::new()), "it is there");
     std::fs::write(root.join("target/toolkit/.wheels"), "nvidia-cuda-nvcc==13.0.0\n").expect("another version");
-    assert!(toolkit("0").1.contains("\ninstalled\n"), "another version is there");
+    assert!(toolkit(&root, "0").1.contains("\ninstalled\n"), "another version is there");
 }
 
 /// A space ends a word in such a file, and # begins a comment.
@@ -225,22 +229,10 @@ fn what_python_lacks_is_told_with_how_to_get_it() {
 /// A pip as old as that of Ubuntu 22.04, which ends where it does not know an option.
 #[test]
 fn a_pip_of_22_0_installs_the_compiler() {
-    let root = folder("old pip");
-    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    program(&tree.join("harness/toolkit"), &root.join("harness/toolkit"));
-    let nvcc = root.join("installed/nvcc");
-    script(&nvcc, "echo 'Build cuda_13.0'");
-    let pip = format!(
-        "case \"$*\" in *'pip --version') exit 0;; *--root-user-action*) echo 'no such option' >&2; exit 2;; esac\n\
-         bin=target/toolkit/nvidia/cu13/bin; mkdir -p $bin && cp '{}' $bin && echo \"root: $PIP_ROOT_USER_ACTION\"",
-        nvcc.display()
-    );
-    script(&root.join("bin/python3"), &pip);
-    let mut toolkit = Command::new(root.join("harness/toolkit"));
-    toolkit.env("PATH", format!("{}:/usr/bin:/bin", root.join("bin").display()));
-    let output = toolkit.output().expect("a shell");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.ends_with("root: ignore\nBuild cuda_13.0\n"), "{said}");
+    let python = "case \"$*\" in *'pip --version') exit 0;; *--root-user-action*) echo 'no such option' >&2; exit 2;; esac\n\
+        install && echo \"root: $PIP_ROOT_USER_ACTION\"";
+    let (code, said) = toolkit(&tree_with_toolkit("old pip", python), "");
+    assert!(code == Some(0) && said.ends_with("root: ignore\nBuild cuda_13.0\n"), "{said}");
 }
 
 /// As the build does.
