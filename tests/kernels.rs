@@ -26,7 +26,7 @@ fn portable_names() -> Vec<String> {
 
 fn hopper_names() -> Vec<String> {
     use hopper::plan::{
-        ATTENTION_PROJ, FEW, FewWeights, Gemm, Kernel, attention_forms, direct, product, qkv_attention, shared,
+        ATTENTION_PROJ, FEW_IN_FP32, FewWeights, Gemm, Kernel, attention_forms, direct, product, qkv_attention, shared,
     };
     let mut all = vec![
         Kernel::CastLayernorm,
@@ -49,7 +49,10 @@ fn hopper_names() -> Vec<String> {
     }
     all.extend((0..ATTENTION_PROJ.len()).map(|form| Kernel::AttentionProj { form }));
     for weights in FewWeights::ALL {
-        all.extend((0..FEW.len()).map(|tile| Kernel::Few { weights, tile }));
+        all.extend(weights.tiles().map(|tile| Kernel::Few { weights, tile }));
+    }
+    for aligned in [false, true] {
+        all.extend((0..FEW_IN_FP32.len()).map(|form| Kernel::FewInFp32 { aligned, form }));
     }
     all.into_iter()
         .map(hopper::kernels::symbol)

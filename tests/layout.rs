@@ -11,8 +11,8 @@ use solve::cuda::block::Shape;
 use solve::cuda::exact::work::{self, Call};
 use solve::cuda::exact::{self, chain, long};
 use solve::cuda::hopper::plan::{
-    ATTENTION, ATTENTION_PROJ, Chip, DEALT_KEYS, FEW, FEW_ROWS, Gemm, Launch, PART_BYTES, PartBox, attention_forms,
-    direct, forward, product, qkv_attention, shared,
+    ATTENTION, ATTENTION_PROJ, Chip, DEALT_KEYS, FEW, FEW_IN_FP32, FEW_ROWS, FewTile, FewWeights, Gemm, Launch,
+    PART_BYTES, PartBox, attention_forms, direct, forward, product, qkv_attention, shared,
 };
 use solve::cuda::portable::plan::{TILES, cast};
 use solve::cuda::workspace::{packed, vectors};
@@ -297,24 +297,42 @@ fn hopper_attention(nvcc: &Path) {
 
 /// The resident kernel of few rows: its shared memory, threads and blocks, and the boxes in which the copy engine brings the caller's weights.
 fn few_tokens(nvcc: &Path) {
-    let (includes, uses) = instances("small/small_sm90a.cu", "SMALL");
-    assert_eq!(uses.len(), FEW.len(), "{uses:?}");
     let mut equal = Vec::new();
-    for (form, arguments) in FEW.iter().zip(uses) {
-        let [tiles, _, single, rows] = &arguments[..] else { panic!("{arguments:?}") };
-        assert_eq!(*rows, format!("{}{}", form.rows, if form.single { "x1" } else { "" }));
-        assert_eq!(*single, form.single.to_string(), "{rows}");
-        let [fp32, prepared] = form.shared;
-        for (weights, shared) in [("Fp32", fp32), ("Unaligned", fp32), ("Packed", prepared)] {
-            equal.push((format!("sizeof(small::Shared<{tiles}, small::{weights}Weights, {single}>)"), shared as usize));
+    let mut includes = String::new();
+    let file = "small/small_sm90a.cu";
+    let mut check_forms = |kind: &str, of: &[&str], number: usize, forms: &[FewTile]| {
+        let uses;
+        (includes, uses) = instances(file, kind);
+        assert_eq!(uses.len(), forms.len(), "{kind}: {uses:?}");
+        for (form, arguments) in forms.iter().zip(uses) {
+            let (tiles, single) = (form.rows.div_ceil(16), form.single);
+            let rows = format!("{}{}", form.rows, if single && form.rows > 1 { "x1" } else { "" });
+            let expected = match kind {
+                "FROM_F32" => vec![tiles.to_string(), form.rows.div_ceil(8).min(2).to_string(), rows],
+                "FROM_PREPARED" => {
+                    vec![tiles.to_string(), form.rows.div_ceil(8).min(2).to_string(), single.to_string(), rows]
+                }
+                _ => vec![single.to_string(), rows],
+            };
+            assert_eq!(arguments, expected, "{kind}");
+            for weights in of {
+                let instance = format!("<{tiles}, small::{weights}, {single}>");
+                equal.push((format!("sizeof(small::Shared{instance})"), form.shared[number] as usize));
+                if !weights.starts_with("Packed") {
+                    for (matrix, part) in ["Qkv", "Attn", "Fc", "Proj"].into_iter().zip(form.boxes()) {
+                        let PartBox { group, columns, runs } = part;
+                        let slice = format!("small::Cut{instance}::{matrix}");
+                        equal.push((format!("{slice}::Matrix::GROUP"), group as usize));
+                        equal.push((format!("{slice}::WIDTH"), columns as usize));
+                        equal.push((format!("{slice}::PART_ROWS / (4 * {slice}::Matrix::GROUP)"), runs as usize));
+                    }
+                }
+            }
         }
-        for (matrix, PartBox { group, columns, runs }) in ["Qkv", "Attn", "Fc", "Proj"].into_iter().zip(form.boxes()) {
-            let slice = format!("small::Cut<{tiles}, true, {single}>::{matrix}");
-            equal.push((format!("{slice}::Matrix::GROUP"), group as usize));
-            equal.push((format!("{slice}::WIDTH"), columns as usize));
-            equal.push((format!("{slice}::PART_ROWS / (4 * {slice}::Matrix::GROUP)"), runs as usize));
-        }
-    }
+    };
+    check_forms("FROM_F32", &["Fp32Weights", "UnalignedWeights"], 0, &FEW[FewWeights::Aligned.tiles()]);
+    check_forms("FROM_PREPARED", &["PackedWeights"], 1, &FEW);
+    check_forms("IN_FP32", &["ExactWeights", "UnalignedExactWeights"], 0, &FEW_IN_FP32);
     let shape = Shape {
         batch: 1,
         seq_len: FEW_ROWS,
@@ -329,6 +347,7 @@ fn few_tokens(nvcc: &Path) {
     equal.push(("small::BLOCK".to_owned(), threads as usize));
     equal.push(("small::MAX_GRID".to_owned(), grid[0] as usize));
     equal.push(("small::MAX_ROWS".to_owned(), FEW_ROWS));
+    equal.push(("small::FP32_ROWS".to_owned(), FEW_IN_FP32[1].rows));
     check(nvcc, "few_tokens", &includes, &equal);
 }
 

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use solve::cuda::block::Shape;
 use solve::cuda::hopper::plan::{
-    ATTENTION, ATTENTION_PROJ, CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, Chip, DIRECT_ROWS, Dealing, FEW, FEW_ROWS, FewWeights,
-    Gemm, Kernel, Launch, SHARED_ROWS, attention_forms, dealing, direct, fc_watches, forward, prepare, product,
-    proj_rows_before_fc, qkv_attention, qkv_makes_room, row_groups, shared, shared_bytes,
+    ATTENTION, ATTENTION_PROJ, CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, Chip, DIRECT_ROWS, Dealing, FEW, FEW_IN_FP32, FEW_ROWS,
+    FewWeights, Gemm, Kernel, Launch, SHARED_ROWS, attention_forms, dealing, direct, fc_watches, forward, in_fp32,
+    prepare, product, proj_rows_before_fc, qkv_attention, qkv_makes_room, row_groups, shared, shared_bytes,
 };
 use solve::precision::SolvePrecision;
 
@@ -54,9 +54,25 @@ fn plans() -> impl Iterator<Item = (usize, Shape, Vec<Launch>)> {
 fn few_rows_are_one_resident_launch() {
     for (sms, shape, plan) in plans().filter(|(_, shape, _)| shape.rows() <= FEW_ROWS) {
         let [launch] = &plan[..] else { panic!("{shape:?}: {plan:?}") };
-        let Kernel::Few { tile, .. } = launch.kernel else { panic!("{launch:?}") };
-        assert!(FEW[tile].rows >= shape.rows(), "{shape:?} in {launch:?}");
-        assert_eq!(FEW[tile].single, shape.seq_len == 1 && shape.rows() <= 8, "{shape:?} in {launch:?}");
+        let form = match launch.kernel {
+            Kernel::Few { weights, tile } => {
+                assert!(!in_fp32(&shape), "{shape:?} in {launch:?}");
+                assert_eq!(weights == FewWeights::Prepared, shape.prepared, "{shape:?} in {launch:?}");
+                assert!(weights.tiles().contains(&tile), "no such kernel: {launch:?}");
+                FEW[tile]
+            }
+            Kernel::FewInFp32 { form, .. } => {
+                assert!(in_fp32(&shape), "{shape:?} in {launch:?}");
+                FEW_IN_FP32[form]
+            }
+            _ => panic!("{launch:?}"),
+        };
+        assert!(form.rows >= shape.rows(), "{shape:?} in {launch:?}");
+        let fewest = FEW.iter().chain(&FEW_IN_FP32).map(|form| form.rows).filter(|&rows| rows >= shape.rows()).min();
+        assert!(form.single || Some(form.rows) <= fewest.max(Some(8)), "{shape:?} in {launch:?}");
+        assert!(!form.single || shape.seq_len == 1, "{shape:?} in {launch:?}");
+        let may_be_single = shape.seq_len == 1 && shape.rows() <= if shape.prepared { 8 } else { 1 };
+        assert_eq!(form.single, may_be_single && (shape.prepared || in_fp32(&shape)), "{shape:?} in {launch:?}");
         assert!(launch.grid[0] as usize <= sms, "all blocks at once: {launch:?} on {sms}");
     }
 }
@@ -81,7 +97,11 @@ fn more_rows_are_six_launches_or_five() {
                     assert!(shape.prepared, "LN2 is folded into prepared weights only: {shape:?}");
                     3
                 }
-                Kernel::Few { .. } | Kernel::FewPrepare | Kernel::TransposeQkv | Kernel::FoldLayernorm2 => 9,
+                Kernel::Few { .. }
+                | Kernel::FewInFp32 { .. }
+                | Kernel::FewPrepare
+                | Kernel::TransposeQkv
+                | Kernel::FoldLayernorm2 => 9,
             })
             .collect();
         let right = [&[0, 1, 2, 3, 4, 5][..], &[0, 1, 23, 4, 5], &[0, 12, 3, 4, 5]];
@@ -330,7 +350,11 @@ fn every_row_is_computed() {
                     // FC reads what the projection's tiles say about a row two by two.
                     assert!(gemm == Gemm::Fc || (768 / form.n).is_multiple_of(2), "{what}");
                 }
-                Kernel::Few { .. } | Kernel::FewPrepare | Kernel::TransposeQkv | Kernel::FoldLayernorm2 => {}
+                Kernel::Few { .. }
+                | Kernel::FewInFp32 { .. }
+                | Kernel::FewPrepare
+                | Kernel::TransposeQkv
+                | Kernel::FoldLayernorm2 => {}
             }
         }
     }
@@ -351,7 +375,7 @@ fn a_grid_that_waits_for_itself_fits_the_chip() {
         for launch in &plan {
             // Of a projection only the blocks of a row wait for each other, and those that cast for none.
             let (resident, most) = match launch.kernel {
-                Kernel::Few { .. } => ([true, true], sms),
+                Kernel::Few { .. } | Kernel::FewInFp32 { .. } => ([true, true], sms),
                 Kernel::AttentionProj { .. } => ([true, false], 4 * chip(sms).clusters[1]),
                 Kernel::Gemm { gemm: Gemm::AttnProj, .. } => ([true, false], sms),
                 // The blocks of a cluster wait for each other, and those that cast for the others, which start before them.
@@ -428,7 +452,10 @@ fn every_form_is_chosen_somewhere() {
         all.extend(attention_forms(causal).map(|form| Kernel::Attention { form, causal }));
     }
     for weights in FewWeights::ALL {
-        all.extend((0..FEW.len()).map(|tile| Kernel::Few { weights, tile }));
+        all.extend(weights.tiles().map(|tile| Kernel::Few { weights, tile }));
+    }
+    for aligned in [false, true] {
+        all.extend((0..FEW_IN_FP32.len()).map(|form| Kernel::FewInFp32 { aligned, form }));
     }
     let unused: Vec<_> = all.into_iter().filter(|kernel| !chosen.contains(kernel)).collect();
     assert!(unused.is_empty(), "compiled in vain: {unused:?}");

@@ -17,6 +17,7 @@
 #pragma once
 
 #include "small/bystander.cuh"
+#include "small/fp32.cuh"
 #include "small/phases.cuh"
 #include "small/producer.cuh"
 
@@ -65,7 +66,7 @@ __device__ __forceinline__ void load_norm_row(Row& x, Row& gamma, Row& beta, con
 /* The twelve warps that compute. */
 template <int MT, int HALVES, bool SINGLE, class W>
 __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGLE>& shared) {
-  using C = Cut<MT, W::FP32, SINGLE>;
+  using C = Cut<MT, W, SINGLE>;
   using QkvS = typename C::Qkv;
   using AttnS = typename C::Attn;
   using FcS = typename C::Fc;
@@ -73,7 +74,7 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGL
   const Place place;
   const int rows = call.rows, warp = threadIdx.x / 32;
   const bool has_qkv = place.wide < QkvS::COUNT;
-  constexpr Asked PROJ_ASKED = asked<MT, W>();
+  constexpr Asked PROJ_ASKED = asked<MT, W, SINGLE>();
 
   if constexpr (!W::FP32) pdl_wait();
   // What LN1 needs is asked for before anything else.
@@ -128,11 +129,7 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGL
   } else {
     named_barrier_sync(READY, BLOCK);
   }
-  QueriesAndKeys<W> others;
-  if constexpr (SINGLE && shared.TIGHT)
-    others.ask(call.w_qkv, blockIdx.x);
-  else
-    qkv_watch.lay_down(shared, MATRIX_QKV);
+  qkv_watch.lay_down(shared, MATRIX_QKV);
   const Bystander bystander(QkvS::COUNT);
   if (call.x_copy) bystander.save(call.x, call.x_copy, rows);
   if (call.wake) bystander.watch(call.vectors, Guard{call.wake, launches}.alarms(), shared.loud);
@@ -158,14 +155,6 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGL
   if constexpr (PROJ_ASKED == BEHIND_ATTENTION) {  // qkv's place is free of weights, sums, K and V
     fence_async_shared();
     named_barrier_arrive(PROJ, BLOCK);
-  }
-  if constexpr (SINGLE && shared.TIGHT) {
-    for (int first = blockIdx.x;;) {
-      qkv_watch.look(others);
-      if ((first += others.ROWS * place.grid) >= D) break;
-      others.ask(call.w_qkv, first);
-    }
-    qkv_watch.lay_down(shared, MATRIX_QKV);
   }
 
   parity = 0;
@@ -215,7 +204,7 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGL
   }
   if (place.narrow >= ProjS::COUNT) watch.lay_down(shared, MATRIX_PROJ);
   if (threadIdx.x == 0)
-    call.workspace.epoch[blockIdx.x] = {launches + 1, static_cast<uint32_t>(rows), C::SPLIT, C::SPLIT_PROJ};
+    call.workspace.epoch[blockIdx.x] = {launches + 1, static_cast<uint32_t>(rows), form_of<C>()};
 }
 
 template <int MT, int HALVES, bool SINGLE, class W>
@@ -224,6 +213,8 @@ __device__ __forceinline__ void block(const Call<W>& call) {
   auto& shared = *reinterpret_cast<Shared<MT, W, SINGLE>*>(raw);
   if (threadIdx.x / 32 == WARPS)
     produce(call, shared);
+  else if constexpr (Cut<MT, W, SINGLE>::IN_FP32)
+    compute_in_fp32(call, shared);
   else
     compute<MT, HALVES>(call, shared);
 }

@@ -66,26 +66,31 @@ __device__ __forceinline__ void send(float* p, float2 v) {
 __device__ __forceinline__ void send(__half* p, float2 v) { store_strong(p, pack_half2(v.x, v.y)); }
 
 /* Makes ready for the next launch what the last one wrote. The producers of all blocks share the work. */
-__device__ inline void clear(Exchange& old, uint32_t rows, bool split, bool split_proj) {
+__device__ inline void clear(Exchange& old, uint32_t rows, uint32_t form) {
   const uint32_t first = blockIdx.x * 32 + threadIdx.x % 32, step = gridDim.x * 32;
   const auto fill = [&](void* p, uint32_t bytes) {
     for (uint32_t i = first; i < bytes / 16; i += step)
       store_strong(static_cast<uint4*>(p) + i, make_uint4(EMPTY, EMPTY, EMPTY, EMPTY));
   };
   const auto fill_blocks = [&](auto& activations) {
-    const uint32_t used = rows * (sizeof activations.block[0][0] / 16),
+    const uint32_t used = min(rows, activations.MOST) * (sizeof activations.block[0][0] / 16),
                    blocks = activations.BLOCKS;  // vectors of a block
     for (uint32_t i = first; i < blocks * used; i += step)
       store_strong(reinterpret_cast<uint4*>(activations.block[i / used]) + i % used,
                    make_uint4(EMPTY, EMPTY, EMPTY, EMPTY));
   };
+  fill_blocks(old.x1);
+  if (form & SPLIT_PROJ)
+    for (int s = 0; s < 4; ++s) fill(old.proj_sums[s], rows * sizeof old.proj_sums[0][0]);
+  if (form & IN_FP32) {
+    fill_blocks(old.exact_qkv);
+    fill_blocks(old.exact_f);
+    return;
+  }
   fill_blocks(old.qk);
   fill_blocks(old.v);
-  fill_blocks(old.x1);
   fill_blocks(old.f);
-  if (split_proj)
-    for (int s = 0; s < 4; ++s) fill(old.proj_sums[s], rows * sizeof old.proj_sums[0][0]);
-  if (!split) return;
+  if (!(form & SPLIT)) return;
   fill_blocks(old.h[0]);
   fill_blocks(old.h[1]);
   for (int s = 0; s < 4; ++s) fill(old.attn_sums[s], rows * sizeof old.attn_sums[0][0]);

@@ -28,10 +28,10 @@ __device__ __forceinline__ float2 merge(float2 a, float half, int lanes) {
   return make_float2(0.5f * (a.x + b.x), fmaf(d * half, d, a.y + b.y));
 }
 
-/* Of 8 HALVES rows. gamma[s], beta[s]: of features 64 warp + 16 s + 4 t ... + 3. a[s][0]: the fragment of step s. */
-template <int HALVES>
-__device__ __forceinline__ void layernorm(const float4 (&x)[2][4], const float4 (&gamma)[4], const float4 (&beta)[4],
-                                          Moments& moments, uint32_t (&a)[4][1][4]) {
+/* Of 8 HALVES rows. gamma[s], beta[s]: of features 64 warp + 16 s + 4 t ... + 3. put(s, j, what x[j][s] becomes) */
+template <int HALVES, int J, class Put>
+__device__ __forceinline__ void layernorm(const float4 (&x)[J][4], const float4 (&gamma)[4], const float4 (&beta)[4],
+                                          Moments& moments, Put put) {
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   float4 d[HALVES][4];  // from the mean of the lane's own 16
   float own[HALVES];
@@ -53,12 +53,7 @@ __device__ __forceinline__ void layernorm(const float4 (&x)[2][4], const float4 
   }
   named_barrier_sync(COMPUTING, THREADS);
 #pragma unroll
-  for (int j = 0; j < 2; ++j) {
-    if (j >= HALVES) {
-#pragma unroll
-      for (int s = 0; s < 4; ++s) a[s][0][j] = a[s][0][j + 2] = 0;
-      continue;
-    }
+  for (int j = 0; j < HALVES; ++j) {
     float2 part[3];  // lane t takes every fourth warp's
 #pragma unroll
     for (int w = 0; w < 3; ++w) part[w] = moments.part[4 * w + t][8 * j + g];
@@ -73,12 +68,26 @@ __device__ __forceinline__ void layernorm(const float4 (&x)[2][4], const float4 
 #pragma unroll
     for (int s = 0; s < 4; ++s) {
       const float4 v = d[j][s];
-      a[s][0][j] = pack_half2(fmaf(fmaf(v.x, scale, shift), gamma[s].x, beta[s].x),
-                              fmaf(fmaf(v.y, scale, shift), gamma[s].y, beta[s].y));
-      a[s][0][j + 2] = pack_half2(fmaf(fmaf(v.z, scale, shift), gamma[s].z, beta[s].z),
-                                  fmaf(fmaf(v.w, scale, shift), gamma[s].w, beta[s].w));
+      put(s, j,
+          make_float4(fmaf(fmaf(v.x, scale, shift), gamma[s].x, beta[s].x),
+                      fmaf(fmaf(v.y, scale, shift), gamma[s].y, beta[s].y),
+                      fmaf(fmaf(v.z, scale, shift), gamma[s].z, beta[s].z),
+                      fmaf(fmaf(v.w, scale, shift), gamma[s].w, beta[s].w)));
     }
   }
+}
+
+/* The same as fragments: a[s][0] of step s. */
+template <int HALVES>
+__device__ __forceinline__ void layernorm(const float4 (&x)[2][4], const float4 (&gamma)[4], const float4 (&beta)[4],
+                                          Moments& moments, uint32_t (&a)[4][1][4]) {
+#pragma unroll
+  for (int s = 0; s < 4; ++s)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) a[s][0][i] = 0;
+  layernorm<HALVES>(x, gamma, beta, moments, [&](int s, int j, float4 v) {
+    a[s][0][j] = pack_half2(v.x, v.y), a[s][0][j + 2] = pack_half2(v.z, v.w);
+  });
 }
 
 /* The features of a row that a lane holds when a warp has the whole of it: 128 i + 4 lane ... + 3. */

@@ -13,6 +13,7 @@
 namespace small {
 
 constexpr int MAX_ROWS = 32;
+constexpr int FP32_ROWS = 8;  // of products in fp32
 constexpr int WARPS = 12;  // that compute: a warp each for 64 input features of a 768-deep product, and for a head
 constexpr int THREADS = 32 * WARPS;  // that compute
 constexpr int BLOCK = THREADS + 32;  // and the producer's (producer.cuh)
@@ -58,8 +59,9 @@ struct Slice {
    proj split along K across blocks (rows of 8 columns, 32 bytes, are slow to bring). Above, work is divided so that the
    activations a block reads stay few, at the price of more exchanges: the two narrow products (768 columns) are split,
    their sums meeting in the workspace, and a row is normalised once and sent round. SINGLE: sequences of one token. */
-template <int MT, bool FP32, bool SINGLE>
+template <int MT, class W, bool SINGLE>
 struct Cut {
+  static constexpr bool FP32 = W::FP32, IN_FP32 = FP32 && !W::WATCHED;
   static constexpr bool SPLIT = MT > 1, SPLIT_PROJ = SPLIT || FP32;
   static_assert(!(SINGLE && SPLIT));
   // How slices come (pace.cuh): in parts of 6 to 16 KB, so many ahead
@@ -74,10 +76,10 @@ struct Cut {
 /* Activations lie in blocks of 64 bytes of neighbouring features, the rows of a block one behind the other: what a warp
    reads in one go for the A of a product, eight rows by four lanes, is then 512 bytes in a run. (V is read by eight
    lanes to a row: 128.) */
-template <class T, int K, int BYTES = 64>
+template <class T, int K, int BYTES = 64, int ROWS = MAX_ROWS>
 struct Blocked {
-  static constexpr int WIDTH = BYTES / sizeof(T), BLOCKS = K / WIDTH;
-  T block[BLOCKS][MAX_ROWS][WIDTH];
+  static constexpr int WIDTH = BYTES / sizeof(T), BLOCKS = K / WIDTH, MOST = ROWS;
+  T block[BLOCKS][ROWS][WIDTH];
   __device__ __forceinline__ T* at(int row, int k) { return &block[k / WIDTH][row][k % WIDTH]; }
   __device__ __forceinline__ const T* at(int row, int k) const { return &block[k / WIDTH][row][k % WIDTH]; }
 };
@@ -91,13 +93,22 @@ struct Exchange {
   Blocked<__half, FFN> f;
   float attn_sums[4][MAX_ROWS][D];
   float proj_sums[4][MAX_ROWS][D];
+  // Of products in fp32
+  Blocked<float, QKV, 64, FP32_ROWS> exact_qkv;
+  Blocked<float, FFN, 64, FP32_ROWS> exact_f;
 };
 
 /* A block's own memory from launch to launch. */
 struct alignas(16) Epoch {
-  uint32_t launches;                 // how many it has seen; the parity picks the copy
-  uint32_t rows, split, split_proj;  // of the last one: what is to be cleared
+  uint32_t launches;    // how many it has seen; the parity picks the copy
+  uint32_t rows, form;  // of the last one: what is to be cleared
 };
+
+enum Form { SPLIT = 1, SPLIT_PROJ = 2, IN_FP32 = 4 };
+template <class C>
+__host__ __device__ constexpr uint32_t form_of() {
+  return (C::SPLIT ? SPLIT : 0) | (C::SPLIT_PROJ ? SPLIT_PROJ : 0) | (C::IN_FP32 ? IN_FP32 : 0);
+}
 
 struct Workspace {
   Epoch epoch[MAX_GRID];

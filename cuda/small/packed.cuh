@@ -20,7 +20,7 @@ struct Prepared {
 
 struct PackedWeights {
   using Element = __half;
-  static constexpr bool FP32 = false;
+  static constexpr bool FP32 = false, WATCHED = false;
   static constexpr int ARRIVALS = 1;
   struct Matrices {
     const Prepared* prepared;

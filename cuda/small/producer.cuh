@@ -14,7 +14,6 @@ struct Call {
   const float* x;
   float* output;
   const typename W::Matrices& matrices;
-  const float* w_qkv;  // of fp32 weights
   Vectors vectors;
   Workspace& workspace;
   int rows, seq_len;
@@ -33,8 +32,9 @@ struct Place {
    received, or used up. Else behind the others, but up to 16 rows when x1 has been received, so that it comes under LN2
    and FC, not under an exchange: 8 rows -0.25, 12 -0.5, 16 0 (H100). */
 enum Asked { AT_ONCE, WITH_QKV, BEHIND_ATTENTION, WITH_X1 };
-template <int MT, class W>
+template <int MT, class W, bool SINGLE>
 __host__ __device__ constexpr Asked asked() {
+  if (W::FP32 && SINGLE) return AT_ONCE;
   return W::FP32 ? (MT > 1 ? BEHIND_ATTENTION : WITH_QKV) : (MT > 1 ? AT_ONCE : WITH_X1);
 }
 
@@ -45,7 +45,7 @@ __device__ __forceinline__ int slices_from(int first) {
 
 template <int MT, class W, bool SINGLE>
 __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGLE>& shared) {
-  using C = Cut<MT, W::FP32, SINGLE>;
+  using C = Cut<MT, W, SINGLE>;
   using QkvS = typename C::Qkv;
   using AttnS = typename C::Attn;
   using FcS = typename C::Fc;
@@ -74,7 +74,7 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGL
       bring(slice, later_slices);
     }
   };
-  constexpr Asked PROJ_ASKED = asked<MT, W>();
+  constexpr Asked PROJ_ASKED = asked<MT, W, SINGLE>();
   const auto bring_first_proj = [&] {
     if (PROJ_ASKED != AT_ONCE) named_barrier_sync(PROJ, BLOCK);
     // All that was asked for has arrived, and W_attn's barriers are phases further on where the block has several
@@ -94,7 +94,7 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGL
   }
   __syncwarp();
   named_barrier_arrive(READY, BLOCK);
-  if constexpr (!W::FP32) {  // the call before may still be running (src/cuda/lone.rs)
+  if constexpr (!W::WATCHED) {  // the call before may still be running (src/cuda/lone.rs)
     pdl_wait();
     pdl_launch();
   }
@@ -107,10 +107,10 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGL
   if constexpr (PROJ_ASKED == AT_ONCE) bring_first_proj();
   bring_next(place.wide, QkvS::COUNT, bring_qkv);
 
-  clear(call.workspace.copy[~last.launches % 2], min(last.rows, MAX_ROWS), last.split, last.split_proj);
+  clear(call.workspace.copy[~last.launches % 2], min(last.rows, MAX_ROWS), last.form);
   const Guard guard{call.wake, last.launches};
   unsigned awake = 0;
-  if (call.wake) {
+  if (W::WATCHED && call.wake) {
     guard.clear_other();
     if (call.wake->node != nullptr) awake = load_strong_word(call.wake->awake);
   }
@@ -121,12 +121,12 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGL
   bring_next(place.wide, FcS::COUNT, bring_fc);
   bring_next(place.narrow, ProjS::COUNT, bring_proj);
 
-  if constexpr (W::FP32) {
+  if constexpr (W::WATCHED) {
     const auto count = [](auto slice, int first, int times) {
       using S = decltype(slice);
       return slices_from<S>(first) * S::ROWS * S::WIDTH * times;
     };
-    const int qkv = count(QkvS(), place.wide, 1) + (SINGLE ? QueriesAndKeys<W>::count() : 0),
+    const int qkv = count(QkvS(), place.wide, 1),
               attn = count(AttnS(), place.narrow, MT), fc = count(FcS(), place.wide, 1),
               proj = count(ProjS(), place.narrow, 1);
     bool loud = false;

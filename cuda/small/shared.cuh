@@ -18,27 +18,28 @@ struct Summands {
 
 template <int MT, class W, bool SINGLE>
 struct Shared {
-  using C = Cut<MT, W::FP32, SINGLE>;
+  using C = Cut<MT, W, SINGLE>;
   using Element = typename W::Element;
   template <class S>
   static constexpr int SIZE = S::ROWS * S::WIDTH;
-  static constexpr bool TIGHT = W::FP32;
+  static constexpr bool TIGHT = W::FP32, PROJ_IN_QKV = TIGHT && !SINGLE;
   static constexpr int SUMS = 16 * MT * COLS;
 
-  alignas(128) Element qkv_area[TIGHT && SIZE<typename C::Proj> > SIZE<typename C::Qkv> ? SIZE<typename C::Proj>
-                                                                                        : SIZE<typename C::Qkv>];
+  alignas(128) Element qkv_area[PROJ_IN_QKV && SIZE<typename C::Proj> > SIZE<typename C::Qkv> ? SIZE<typename C::Proj>
+                                                                                              : SIZE<typename C::Qkv>];
   alignas(128) Element fc[SIZE<typename C::Fc>];
   alignas(128) Element attn[SIZE<typename C::Attn>];
-  alignas(128) Element proj_area[TIGHT ? 64 : SIZE<typename C::Proj>];
+  alignas(128) Element proj_area[PROJ_IN_QKV ? 64 : SIZE<typename C::Proj>];
   // K and V of a slice's heads, above 16 rows. The pitches keep the reads of attention.cuh free of bank conflicts.
   static constexpr int K_PITCH = 96, V_PITCH = 72, STAGED_ROWS = C::Attn::ROWS / HEAD_DIM * 16 * MT,
                        STAGED = STAGED_ROWS * (K_PITCH + V_PITCH);
   static_assert(!(TIGHT && MT > 1) || STAGED * 2 <= SIZE<typename C::Qkv> * 4);
   alignas(128) float sums_area[TIGHT ? 32 : MT > 1 && STAGED / 2 > WARPS* SUMS ? STAGED / 2 : WARPS* SUMS];
-  alignas(128) float attn_sums[WARPS][16 * C::Attn::WIDTH];
+  // Of each warp, in fp32 (fp32.cuh) its features of the rows and of V
+  alignas(128) float attn_sums[WARPS][!C::IN_FP32 ? 16 * C::Attn::WIDTH : SINGLE ? 4 : 2 * FP32_ROWS * 64];
   alignas(128) float norm2[2 * D];                               // gamma, beta
-  alignas(128) float2 seen[TIGHT ? 4 : 1][TIGHT ? THREADS : 1];  // of each matrix by each thread (watch.cuh)
-  alignas(16) float base[D];                                     // of the row that is being put together, above 16 rows
+  alignas(128) float2 seen[W::WATCHED ? 4 : 1][W::WATCHED ? THREADS : 1];  // of each matrix by each thread (watch.cuh)
+  alignas(16) float base[C::IN_FP32 ? 4 : D];  // of the row that is being put together, above 16 rows
   alignas(16) float b_qkv[COLS], b_attn[COLS], b_fc[COLS], b_proj[COLS];
   Moments moments;
   uint64_t qkv_arrived[MOST_PARTS], attn_arrived[MOST_PARTS], fc_arrived[MOST_PARTS], proj_arrived[MOST_PARTS];
@@ -47,17 +48,19 @@ struct Shared {
   unsigned loud;        // whether this block has raised an alarm
 
   __device__ __forceinline__ Element* qkv() { return qkv_area; }
-  __device__ __forceinline__ Element* proj() { return TIGHT ? qkv_area : proj_area; }
+  __device__ __forceinline__ Element* proj() { return PROJ_IN_QKV ? qkv_area : proj_area; }
   __device__ __forceinline__ __half* staged_k() {
     return TIGHT ? reinterpret_cast<__half*>(qkv_area) : reinterpret_cast<__half*>(sums_area);
   }
   __device__ __forceinline__ __half* staged_v() { return staged_k() + STAGED_ROWS * K_PITCH; }
   template <class S>
   __device__ __forceinline__ Summands sums(Element* weights) {
-    static_assert(!TIGHT || SIZE<S> / WARPS >= 16 * MT * S::WIDTH);
+    static_assert(!TIGHT || SIZE<S> / WARPS >= (SINGLE ? 1 : C::IN_FP32 ? FP32_ROWS : 16 * MT) * S::WIDTH);
     return TIGHT ? Summands{reinterpret_cast<float*>(weights), SIZE<S> / WARPS} : Summands{sums_area, SUMS};
   }
   __device__ __forceinline__ Summands qkv_sums() { return sums<typename C::Qkv>(qkv_area); }
+  __device__ __forceinline__ Summands attn_summands() { return sums<typename C::Attn>(attn); }  // in fp32
+  __device__ __forceinline__ float4* rows_of(int warp) { return reinterpret_cast<float4*>(attn_sums[warp]); }
   __device__ __forceinline__ Summands fc_sums() { return sums<typename C::Fc>(fc); }
   __device__ __forceinline__ Summands proj_sums() { return sums<typename C::Proj>(proj()); }
 };

@@ -1,6 +1,6 @@
-/* The kernels for few rows on sm_90a; block.cuh describes them. _8, _16, _32: up to so many rows. _8x1: up to eight
-   sequences of one token. small_f32: weights aligned to 16 bytes, through tensor maps. small_f32_unaligned: aligned to
-   4. small_prepared: from small_prepare's. */
+/* The kernels for few rows on sm_90a; block.cuh describes them. _1, _8, _16, _32: up to so many rows. _8x1: up to
+   eight sequences of one token. small_f32, small_fp32: weights aligned to 16 bytes, through tensor maps; _unaligned:
+   aligned to 4. small_prepared: from small_prepare's. small_fp32: products in fp32, one sequence, not causal. */
 #include "small/block.cuh"
 #include "small/packed.cuh"
 #include "small/stream.cuh"
@@ -15,35 +15,55 @@ __device__ __forceinline__ small::Vectors vectors_of(const small::Prepared& p) {
 }
 
 // src/cuda/workspace.rs has these numbers too.
-static_assert(sizeof(small::Workspace) == 2656256 && sizeof(small::Prepared) == 14195712);
+static_assert(sizeof(small::Workspace) == 3000320 && sizeof(small::Prepared) == 14195712);
 
 }  // namespace
 
-#define SMALL(MT, HALVES, SINGLE, ROWS)                                                                                \
+#define FROM_F32(MT, HALVES, ROWS)                                                                                     \
   extern "C" __global__ void __launch_bounds__(small::BLOCK, 1)                                                        \
       small_f32_##ROWS(const float* x, float* output, const float* weights, small::Workspace* workspace, int rows,     \
                        int seq_len, int causal, float* x_copy,                                                         \
                        const __grid_constant__ small::Fp32Weights::Matrices maps, const __grid_constant__ Wake wake) { \
-    small::block<MT, HALVES, SINGLE, small::Fp32Weights>({x, output, maps, weights + W_QKV, vectors_of(weights),       \
-                                                          *workspace, rows, seq_len, causal != 0, x_copy, &wake});     \
+    small::block<MT, HALVES, false, small::Fp32Weights>(                                                               \
+        {x, output, maps, vectors_of(weights), *workspace, rows, seq_len, causal != 0, x_copy, &wake});                \
   }                                                                                                                    \
   extern "C" __global__ void __launch_bounds__(small::BLOCK, 1) small_f32_unaligned_##ROWS(                            \
       const float* x, float* output, const float* weights, small::Workspace* workspace, int rows, int seq_len,         \
       int causal, float* x_copy, const __grid_constant__ Wake wake) {                                                  \
     const small::UnalignedWeights::Matrices from{weights};                                                             \
-    small::block<MT, HALVES, SINGLE, small::UnalignedWeights>({x, output, from, weights + W_QKV, vectors_of(weights),  \
-                                                               *workspace, rows, seq_len, causal != 0, x_copy,         \
-                                                               &wake});                                                \
-  }                                                                                                                    \
+    small::block<MT, HALVES, false, small::UnalignedWeights>(                                                          \
+        {x, output, from, vectors_of(weights), *workspace, rows, seq_len, causal != 0, x_copy, &wake});                \
+  }
+
+#define FROM_PREPARED(MT, HALVES, SINGLE, ROWS)                                                                        \
   extern "C" __global__ void __launch_bounds__(small::BLOCK, 1)                                                        \
       small_prepared_##ROWS(const float* x, float* output, const small::Prepared* p, small::Workspace* workspace,      \
                             int rows, int seq_len, int causal, float* x_copy) {                                        \
     const small::PackedWeights::Matrices from{p};                                                                      \
     small::block<MT, HALVES, SINGLE, small::PackedWeights>(                                                            \
-        {x, output, from, nullptr, vectors_of(*p), *workspace, rows, seq_len, causal != 0, x_copy, nullptr});          \
+        {x, output, from, vectors_of(*p), *workspace, rows, seq_len, causal != 0, x_copy, nullptr});                   \
   }
 
-SMALL(1, 1, true, 8x1)
-SMALL(1, 1, false, 8)
-SMALL(1, 2, false, 16)
-SMALL(2, 2, false, 32)
+#define IN_FP32(SINGLE, ROWS)                                                                                          \
+  extern "C" __global__ void __launch_bounds__(small::BLOCK, 1)                                                        \
+      small_fp32_##ROWS(const float* x, float* output, const float* weights, small::Workspace* workspace, int rows,    \
+                        const __grid_constant__ small::ExactWeights::Matrices maps) {                                  \
+    small::block<1, 1, SINGLE, small::ExactWeights>(                                                                   \
+        {x, output, maps, vectors_of(weights), *workspace, rows, rows, false, nullptr, nullptr});                      \
+  }                                                                                                                    \
+  extern "C" __global__ void __launch_bounds__(small::BLOCK, 1) small_fp32_unaligned_##ROWS(                           \
+      const float* x, float* output, const float* weights, small::Workspace* workspace, int rows) {                    \
+    const small::UnalignedExactWeights::Matrices from{weights};                                                        \
+    small::block<1, 1, SINGLE, small::UnalignedExactWeights>(                                                          \
+        {x, output, from, vectors_of(weights), *workspace, rows, rows, false, nullptr, nullptr});                      \
+  }
+
+FROM_F32(1, 1, 8)
+FROM_F32(1, 2, 16)
+FROM_F32(2, 2, 32)
+FROM_PREPARED(1, 1, true, 8x1)
+FROM_PREPARED(1, 1, false, 8)
+FROM_PREPARED(1, 2, false, 16)
+FROM_PREPARED(2, 2, false, 32)
+IN_FP32(true, 1)
+IN_FP32(false, 8)

@@ -19,13 +19,18 @@ namespace small {
 
 struct Fp32Slices {
   using Element = float;
-  static constexpr bool FP32 = true;
+  static constexpr bool FP32 = true, WATCHED = true;  // for what fp16 does not hold (watch.cuh)
 
+  // Four neighbouring k of a column
   template <class S>
-  static __device__ __forceinline__ uint2 fragment(const float* slice, int step, int tile) {
+  static __device__ __forceinline__ float4 numbers(const float* slice, int step, int tile) {
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     const float* w = slice + (16 * step + t) * S::WIDTH + 8 * tile + g;
-    return make_uint2(pack_half2(w[0], w[4 * S::WIDTH]), pack_half2(w[8 * S::WIDTH], w[12 * S::WIDTH]));
+    return make_float4(w[0], w[4 * S::WIDTH], w[8 * S::WIDTH], w[12 * S::WIDTH]);
+  }
+  template <class S>
+  static __device__ __forceinline__ uint2 fragment(const float* slice, int step, int tile) {
+    return pack_half4(numbers<S>(slice, step, tile));
   }
 };
 
@@ -109,6 +114,14 @@ struct UnalignedWeights : Fp32Slices {
   static __device__ __forceinline__ float4 vector(const float* p) {
     return make_float4(load_early_word(p), load_early_word(p + 1), load_early_word(p + 2), load_early_word(p + 3));
   }
+};
+
+/* The same for products in fp32 (fp32.cuh). */
+struct ExactWeights : Fp32Weights {
+  static constexpr bool WATCHED = false;
+};
+struct UnalignedExactWeights : UnalignedWeights {
+  static constexpr bool WATCHED = false;
 };
 
 }  // namespace small

@@ -88,30 +88,7 @@ struct Watch<true> {
   }
 };
 template <class W>
-using WatchOf = Watch<W::FP32>;
-
-/* Q's and K's columns of W_qkv, which sequences of one token do not need: all blocks look at some rows of them. */
-template <class W>
-struct QueriesAndKeys {
-  static constexpr int ROWS = D / MAX_GRID;  // at a time
-  static_assert(2 * D == 4 * THREADS);
-  float4 w[ROWS];
-
-  __device__ __forceinline__ void ask(const float* w_qkv, int first) {
-#pragma unroll
-    for (int i = 0; i < ROWS; ++i) {
-      const int row = first + i * gridDim.x;
-      w[i] = row < D ? W::vector(w_qkv + row * QKV + 4 * threadIdx.x) : make_float4(0, 0, 0, 0);
-    }
-  }
-  template <class See>
-  __device__ __forceinline__ void each(See see) const {
-#pragma unroll
-    for (int i = 0; i < ROWS; ++i) see(pack_half4(w[i]));
-  }
-  // How many of them this block looks at
-  static __device__ __forceinline__ int count() { return (D - 1 - blockIdx.x + gridDim.x) / gridDim.x * 2 * D; }
-};
+using WatchOf = Watch<W::WATCHED>;
 
 /* By the producer warp: the alarms that follow from what all threads lay down of `weights` numbers of a matrix. The
    launch ends with the last of these, so it is found out quickly whether there is one: the root comes before the wait,

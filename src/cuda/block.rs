@@ -159,9 +159,15 @@ impl Kernels {
     }
 }
 
+/// Whether a call is computed in fp32, so that it is the same in every precision and no exact kernel stands behind it.
+#[must_use]
+pub fn in_fp32(device: &Device, shape: &Shape) -> bool {
+    matches!(device.kernels, Kernels::Hopper(_)) && hopper::plan::in_fp32(shape)
+}
+
 /// The steps of one forward. `alone`: no other grids of this library run beside them.
 pub fn forward(device: &Device, shape: Shape, buffers: &Buffers, alone: bool) -> Result<Vec<Step>, Error> {
-    if shape.precision == SolvePrecision::Exact {
+    if shape.precision == SolvePrecision::Exact && !in_fp32(device, &shape) {
         return Ok(device.kernels.exact().alone(device.sms, shape, buffers));
     }
     let (mut steps, behind) = match &device.kernels {

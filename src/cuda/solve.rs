@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::block::{Buffers, Shape};
+use super::block::{self, Buffers, Shape};
 use super::device::Device;
 use super::driver::Driver;
 use super::event::Event;
@@ -92,6 +92,7 @@ impl Solver {
         let stream = Stream::LEGACY;
         let (batch, seq_len, guarded) = (tokens.batch, tokens.seq_len, precision != SolvePrecision::Exact);
         let shape = Shape { batch, seq_len, causal: false, prepared: false, precision, guarded, rescued: false };
+        let shape = Shape { guarded: guarded && !block::in_fp32(device, &shape), ..shape };
         let parts = self.parts_for(device, shape.rows())?;
         let done = self.end_of_calls(device)?;
         let scratch = if on_host || tokens.is_misaligned() {

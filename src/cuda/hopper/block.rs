@@ -6,7 +6,8 @@ use super::plan::product::Tile;
 use super::plan::qkv_attention::ROWS as ATTENDED_ROWS;
 use super::plan::shared::{SHARED, SharedTile};
 use super::plan::{
-    self, ATTENTION, ATTENTION_PROJ, CHUNKS_ATTN, CHUNKS_QKV, Dealing, FEW, FewWeights, Gemm, Kernel, Launch, ROW_TILES,
+    self, ATTENTION, ATTENTION_PROJ, CHUNKS_ATTN, CHUNKS_QKV, Dealing, FEW, FEW_IN_FP32, FewTile, FewWeights, Gemm,
+    Kernel, Launch, ROW_TILES,
 };
 use super::plan::{direct, product};
 use super::views::{self, slab};
@@ -137,6 +138,7 @@ impl<'a> Call<'a> {
             Kernel::QkvAttention { .. } => self.qkv_attention(launch)?,
             Kernel::AttentionProj { form } => self.attention_proj(launch, form)?,
             Kernel::Few { weights, tile } => self.few(weights, tile)?,
+            Kernel::FewInFp32 { aligned, form } => self.few_in_fp32(aligned, form)?,
             Kernel::FewPrepare => Arguments::each(&[*weights, parts.few_weights]),
             Kernel::TransposeQkv => Arguments::each(&[*weights, parts.qkv_transposed]),
             Kernel::FoldLayernorm2 => Arguments::each(&[*weights, parts.packed, parts.vectors, parts.alarms]),
@@ -386,10 +388,19 @@ impl<'a> Call<'a> {
         let from = if weights == FewWeights::Prepared { parts.few_weights } else { *from };
         let counts = [u64::from(self.rows()), self.shape.seq_len as u64, u64::from(self.shape.causal)];
         let arguments = Arguments::each(&[*x, *output, from, parts.few]).each_more(&counts).each_more(&[*x_copy]);
-        if weights != FewWeights::Aligned {
-            return Ok(arguments);
-        }
-        let [qkv, attn, fc, proj] = FEW[tile].boxes();
+        if weights == FewWeights::Aligned { self.streamed(arguments, &FEW[tile]) } else { Ok(arguments) }
+    }
+
+    fn few_in_fp32(&self, aligned: bool, form: usize) -> Result<Arguments, Error> {
+        let Buffers { x, output, weights, parts, .. } = self.buffers;
+        let arguments = Arguments::each(&[*x, *output, *weights, parts.few, u64::from(self.rows())]);
+        if aligned { self.streamed(arguments, &FEW_IN_FP32[form]) } else { Ok(arguments) }
+    }
+
+    /// With the maps of the caller's weights.
+    fn streamed(&self, arguments: Arguments, tile: &FewTile) -> Result<Arguments, Error> {
+        let from = self.buffers.weights;
+        let [qkv, attn, fc, proj] = tile.boxes();
         let maps = [
             views::stream(from, W_QKV.offset, D, QKV, qkv).encode()?,
             views::stream(from, W_ATTN.offset, D, D, attn).encode()?,

@@ -3,7 +3,7 @@
 use super::plan::product::Tile;
 use super::plan::shared::{SHARED, SharedTile};
 use super::plan::{
-    self, ATTENTION, ATTENTION_PROJ, Chip, FEW, FewWeights, Gemm, Kernel, direct, product, qkv_attention,
+    self, ATTENTION, ATTENTION_PROJ, Chip, FEW, FEW_IN_FP32, FewWeights, Gemm, Kernel, direct, product, qkv_attention,
 };
 use crate::cuda::arch::Arch;
 use crate::cuda::exact;
@@ -29,6 +29,8 @@ pub struct Kernels {
     pub attention_proj: [Function; ATTENTION_PROJ.len()],
     /// One per [`FewWeights`].
     pub few: [[Function; FEW.len()]; 3],
+    /// From unaligned and from aligned weights.
+    pub few_in_fp32: [[Function; FEW_IN_FP32.len()]; 2],
     pub few_prepare: Function,
     pub transpose_qkv: Function,
     pub fold_layernorm2: Function,
@@ -58,6 +60,7 @@ impl Kernels {
             qkv_attention: [Function::NONE; qkv_attention::BLOCKS.len()],
             attention_proj: [Function::NONE; ATTENTION_PROJ.len()],
             few: [[Function::NONE; FEW.len()]; 3],
+            few_in_fp32: [[Function::NONE; FEW_IN_FP32.len()]; 2],
             few_prepare: function(Kernel::FewPrepare)?,
             transpose_qkv: function(Kernel::TransposeQkv)?,
             fold_layernorm2: function(Kernel::FoldLayernorm2)?,
@@ -106,8 +109,13 @@ impl Kernels {
             kernels.attention_proj[form] = function(Kernel::AttentionProj { form })?;
         }
         for weights in FewWeights::ALL {
-            for tile in 0..FEW.len() {
+            for tile in weights.tiles() {
                 kernels.few[weights as usize][tile] = function(Kernel::Few { weights, tile })?;
+            }
+        }
+        for aligned in [false, true] {
+            for form in 0..FEW_IN_FP32.len() {
+                kernels.few_in_fp32[usize::from(aligned)][form] = function(Kernel::FewInFp32 { aligned, form })?;
             }
         }
         modules.keep();
@@ -128,6 +136,7 @@ impl Kernels {
             Kernel::QkvAttention { form } => self.qkv_attention[form],
             Kernel::AttentionProj { form } => self.attention_proj[form],
             Kernel::Few { weights, tile } => self.few[weights as usize][tile],
+            Kernel::FewInFp32 { aligned, form } => self.few_in_fp32[usize::from(aligned)][form],
             Kernel::FewPrepare => self.few_prepare,
             Kernel::TransposeQkv => self.transpose_qkv,
             Kernel::FoldLayernorm2 => self.fold_layernorm2,
@@ -175,6 +184,9 @@ pub fn symbol(kernel: Kernel) -> String {
             };
             format!("small_{weights}_{}{}", FEW[tile].rows, if FEW[tile].single { "x1" } else { "" })
         }
+        Kernel::FewInFp32 { aligned, form } => {
+            format!("small_fp32_{}{}", if aligned { "" } else { "unaligned_" }, FEW_IN_FP32[form].rows)
+        }
         Kernel::FewPrepare => "small_prepare".into(),
         Kernel::TransposeQkv => "transpose_qkv".into(),
         Kernel::FoldLayernorm2 => "fold_layernorm2".into(),
@@ -197,7 +209,7 @@ pub fn what(kernel: Kernel) -> &'static str {
         Kernel::Attention { .. } => "launch of attention",
         Kernel::QkvAttention { .. } => "launch of the QKV product and attention",
         Kernel::AttentionProj { .. } => "launch of attention, its projection and LN2",
-        Kernel::Few { .. } => "launch of the block for few tokens",
+        Kernel::Few { .. } | Kernel::FewInFp32 { .. } => "launch of the block for few tokens",
         Kernel::FewPrepare => "launch of the weight cast",
         Kernel::TransposeQkv => "launch of the transposition of W_qkv",
         Kernel::FoldLayernorm2 => "launch of LN2's fold into the weights",

@@ -9,6 +9,7 @@ use solve::cuda::arch::Arch;
 use solve::cuda::block::{self, Buffers, Shape};
 use solve::cuda::exact::chain;
 use solve::cuda::graph::run_steps;
+use solve::cuda::hopper::plan;
 use solve::cuda::prepared::Prepared;
 use solve::cuda::solve::solve_in_place;
 use solve::cuda::workspace::{Purpose, Workspace};
@@ -193,6 +194,12 @@ fn is_exact(arch: Arch, got: &[f32], exact: &[f32], x: &[f32]) -> bool {
     let chain = in_chain(arch, x.len() / D);
     let wanted: Vec<f64> = exact.iter().map(|&value| value.into()).collect();
     got == exact || (chain && relative_error(got, &wanted, x) <= 3e-4)
+}
+
+/// Whether `solve` computes so many rows in fp32 in this precision, and nobody computes them again.
+fn in_fp32(arch: Arch, seq_len: usize, precision: SolvePrecision) -> bool {
+    let shape = Shape { batch: 1, seq_len, causal: false, prepared: false, precision, guarded: false, rescued: false };
+    arch == Arch::Sm90a && plan::in_fp32(&shape)
 }
 
 /// The result of the kernel that computes a call again, which in precision exact is not always the one.

@@ -15,12 +15,12 @@ use solve::options::Stream;
 use solve::precision::SolvePrecision::{Auto, Exact, Fast};
 use solve::weights::PARAMS;
 
-use super::{KINDS, QUIET, call, computed_again, is_exact, span, tokens, weights_of};
+use super::{KINDS, QUIET, call, computed_again, in_fp32, is_exact, relative_error, span, tokens, weights_of};
 use crate::common::Random;
 use crate::rig::{Memory, device};
 
 /// One, a few, and the sizes of every family of fast kernels.
-const SIZES: [usize; 6] = [1, 20, 40, 200, 300, 1024];
+const SIZES: [usize; 7] = [1, 5, 20, 40, 200, 300, 1024];
 
 /// Fast and auto give the bits of who computes them again where they must, and their own where they may; finite everywhere.
 pub fn rescue(arch: Arch) {
@@ -32,10 +32,17 @@ pub fn rescue(arch: Arch) {
             let again = computed_again(arch, &x, &weights);
             let what = format!("{}, seq_len {seq_len}", kind.name);
             assert!(fast.iter().all(|value| value.is_finite()), "fast is not finite: {what}");
+            if in_fp32(arch, seq_len, Fast) {
+                assert!(fast == exact && auto == exact, "the precisions differ in fp32: {what}");
+                continue;
+            }
             assert_eq!(fast == again, kind.fast, "fast was computed again: {what}");
             assert_eq!(auto == again, kind.auto, "auto was computed again: {what}");
             assert!(kind.auto || auto == fast, "auto has other bits than fast: {what}");
-            assert!(is_exact(arch, &again, &exact, &x), "computed again it is not exact: {what}");
+            let wanted: Vec<f64> = exact.iter().map(|&value| value.into()).collect();
+            // By another kernel, which must not be taken for it.
+            let near = in_fp32(arch, seq_len, Exact) && again != exact && relative_error(&again, &wanted, &x) <= 3e-4;
+            assert!(near || is_exact(arch, &again, &exact, &x), "computed again it is not exact: {what}");
         }
     }
 }
@@ -46,7 +53,8 @@ pub fn rescue_in_place(arch: Arch) {
         let weights = Memory::of(&weights_of(kind, 83));
         for seq_len in SIZES {
             let x = Random::new(seq_len as u64).uniforms(seq_len * D);
-            let wanted = if kind.fast { computed_again(arch, &x, &weights) } else { call(arch, &x, &weights, Fast) };
+            let again = kind.fast && !in_fp32(arch, seq_len, Fast);
+            let wanted = if again { computed_again(arch, &x, &weights) } else { call(arch, &x, &weights, Fast) };
             let buffers = [Memory::poisoned(x.len()), Memory::poisoned(x.len())];
             for time in 0..6 {
                 let (there, elsewhere) = (&buffers[time % 2], &buffers[1 - time % 2]);
@@ -65,7 +73,7 @@ pub fn rescue_in_place(arch: Arch) {
 pub fn usual_after_unusual(arch: Arch) {
     let usual = Memory::of(&weights_of(&KINDS[0], 84));
     let unusual = KINDS[1..].iter().map(|kind| Memory::of(&weights_of(kind, 84)));
-    for (seq_len, unusual) in [300, 1, 40, 1024, 20, 200].into_iter().zip(unusual) {
+    for (seq_len, unusual) in [300, 5, 40, 1024, 20, 200].into_iter().zip(unusual) {
         let x = Random::new(seq_len as u64).uniforms(seq_len * D);
         let before = call(arch, &x, &usual, Fast);
         for precision in [Fast, Auto, Exact] {
@@ -83,13 +91,13 @@ pub fn in_any_order(arch: Arch) {
     let weights = kinds.map(|kind| Memory::of(&weights_of(kind, 85)));
     let mut random = Random::new(85);
     // The few-token kernel behind others that have counted themselves.
-    for seq_len in [40, 1, 200, 20, 300, 1024] {
+    for seq_len in [40, 5, 200, 1, 20, 300, 1024] {
         let x = [1, 2].map(|seed| Random::new(seed).uniforms(seq_len * D));
         // By what the weights ask for, which wakes nothing.
         let wanted = [0, 1, 2].map(|kind| {
             let weights = &weights[kind];
-            x.each_ref()
-                .map(|x| if kinds[kind].auto { computed_again(arch, x, weights) } else { call(arch, x, weights, Fast) })
+            let again = kinds[kind].auto && !in_fp32(arch, seq_len, Auto);
+            x.each_ref().map(|x| if again { computed_again(arch, x, weights) } else { call(arch, x, weights, Fast) })
         });
         let different = wanted.iter().flatten().map(|output| output.iter().map(|value| value.to_bits()).collect());
         assert_eq!(

@@ -1,7 +1,10 @@
 //! Few tokens: the forms of the one resident kernel that computes the whole block (cuda/small/).
 
+use std::ops::Range;
+
 use super::{Kernel, Launch, NOTHING, count, shared_bytes};
 use crate::cuda::block::Shape;
+use crate::precision::SolvePrecision;
 
 /// One form of the resident kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -10,7 +13,7 @@ pub struct FewTile {
     pub rows: usize,
     /// Whether it is for sequences of one token only, whose attention is V.
     pub single: bool,
-    /// Bytes of shared memory, from fp32 weights and from prepared ones.
+    /// Bytes of shared memory, from fp32 weights and from prepared ones, or 0 where it has no such kernel.
     pub shared: [u32; 2],
 }
 
@@ -36,13 +39,18 @@ impl FewTile {
     }
 }
 
-/// The forms of the resident kernel, smallest first.
+/// The forms of the resident kernel with fp16 operands, smallest first.
 pub const FEW: [FewTile; 4] = [
-    FewTile { rows: 8, single: true, shared: [202_624, 146_944] },
+    FewTile { rows: 8, single: true, shared: [0, 146_944] },
     FewTile { rows: 8, single: false, shared: [202_624, 171_520] },
     FewTile { rows: 16, single: false, shared: [202_624, 171_520] },
     FewTile { rows: 32, single: false, shared: [208_768, 186_880] },
 ];
+/// Those that compute in fp32.
+pub const FEW_IN_FP32: [FewTile; 2] =
+    [FewTile { rows: 1, single: true, shared: [205_824, 0] }, FewTile { rows: 8, single: false, shared: [230_400, 0] }];
+/// Most rows for which these are the faster ones in fast and auto.
+const FAST_IN_FP32: usize = 1;
 /// Threads of the resident kernel: twelve warps that compute, one that brings.
 const FEW_THREADS: u32 = 416;
 /// Most blocks of the resident kernel.
@@ -62,18 +70,39 @@ pub enum FewWeights {
 impl FewWeights {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Aligned, Self::Unaligned, Self::Prepared];
+
+    /// Which of [`FEW`] there are for them.
+    #[must_use]
+    pub fn tiles(self) -> Range<usize> {
+        usize::from(self != Self::Prepared)..FEW.len()
+    }
+
+    fn of(prepared: bool, aligned: bool) -> Self {
+        match (prepared, aligned) {
+            (true, _) => Self::Prepared,
+            (false, true) => Self::Aligned,
+            (false, false) => Self::Unaligned,
+        }
+    }
+}
+
+/// Whether a call is computed in fp32, so that it is the same in every precision and nothing need watch its weights (cuda/small/fp32.cuh).
+#[must_use]
+pub fn in_fp32(shape: &Shape) -> bool {
+    let most = if shape.precision == SolvePrecision::Exact { FEW_IN_FP32[1].rows } else { FAST_IN_FP32 };
+    !shape.prepared && !shape.rescued && shape.batch == 1 && !shape.causal && shape.rows() <= most
 }
 
 pub(super) fn few(sms: usize, shape: Shape, aligned: bool) -> Launch {
     let fits = |tile: &FewTile| shape.rows() <= tile.rows && (!tile.single || shape.seq_len == 1);
-    let tile = FEW.iter().position(fits).unwrap_or(FEW.len() - 1);
-    let weights = match (shape.prepared, aligned) {
-        (true, _) => FewWeights::Prepared,
-        (false, true) => FewWeights::Aligned,
-        (false, false) => FewWeights::Unaligned,
+    let kernel = if in_fp32(&shape) {
+        Kernel::FewInFp32 { aligned, form: FEW_IN_FP32.iter().position(fits).unwrap_or(FEW_IN_FP32.len() - 1) }
+    } else {
+        let weights = FewWeights::of(shape.prepared, aligned);
+        let tile = weights.tiles().find(|&tile| fits(&FEW[tile])).unwrap_or(FEW.len() - 1);
+        Kernel::Few { weights, tile }
     };
     let blocks = count(sms.min(FEW_BLOCKS));
-    let kernel = Kernel::Few { weights, tile };
     Launch {
         kernel,
         grid: [blocks, 1, 1],

@@ -28,7 +28,7 @@ pub use attention_proj::{ATTENTION_PROJ, AttentionProjForm, ROW_TILES};
 pub use cast::{CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, proj_rows_before_fc, qkv_makes_room};
 use cast::{CHUNKS_PROJ, FEWEST_WORKERS, NOTHING, cast_layernorm, casting};
 use cast::{casting_rest, layernorm, layernorm_vectors};
-pub use few::{FEW, FewTile, FewWeights, PartBox};
+pub use few::{FEW, FEW_IN_FP32, FewTile, FewWeights, PartBox, in_fp32};
 
 /// What a plan must know about the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +68,7 @@ pub enum Kernel {
     Apart { tile: usize },
     FcScaled { tile: usize },
     Few { weights: FewWeights, tile: usize },
+    FewInFp32 { aligned: bool, form: usize },
     FewPrepare,
     TransposeQkv,
     FoldLayernorm2,
@@ -81,7 +82,7 @@ impl Kernel {
     #[must_use]
     pub fn is_resident(self, alone: bool) -> bool {
         match self {
-            Self::Few { .. } => true,
+            Self::Few { .. } | Self::FewInFp32 { .. } => true,
             Self::AttentionProj { .. } | Self::Gemm { gemm: Gemm::AttnProj, .. } => !alone,
             _ => false,
         }
@@ -96,6 +97,7 @@ impl Kernel {
                 | Self::LayernormVectors
                 | Self::Layernorm
                 | Self::Few { .. }
+                | Self::FewInFp32 { .. }
                 | Self::FewPrepare
                 | Self::TransposeQkv
                 | Self::FoldLayernorm2
@@ -230,6 +232,7 @@ pub fn shared_bytes(kernel: Kernel) -> u32 {
         Kernel::QkvAttention { .. } => qkv_attention::SHARED,
         Kernel::AttentionProj { form } => ATTENTION_PROJ[form].shared,
         Kernel::Few { weights, tile } => FEW[tile].shared[usize::from(weights == FewWeights::Prepared)],
+        Kernel::FewInFp32 { form, .. } => FEW_IN_FP32[form].shared[0],
     }
 }
 
