@@ -2,10 +2,10 @@
    half of the keys are small enough to go round: at 1024 rows 384 of them on 128 multiprocessors, three on each, where
    blocks of 128 rows would leave a quarter of the chip idle.
 
-   The row groups of a block may belong to two heads (16 groups a head at 1024 rows are not a multiple of three); it
-   then loads the keys of both. At the end each warp sends the other block's warp what it has of eight of its 16 rows,
-   gets the same for the other eight, and finishes those. Two warps that attention leaves idle cast weights for later
-   kernels. */
+   The row groups of a block may belong to two heads (16 groups a head at 1024 rows are not a multiple of three), or to
+   three where a sequence is one group; it then loads the keys of all. At the end each warp sends the other block's warp
+   what it has of eight of its 16 rows, gets the same for the other eight, and finishes those. Two warps that attention
+   leaves idle cast weights for later kernels. */
 #pragma once
 #include "attention/attention_sm90a.cuh"
 #include "attention/cast_beside_sm90a.cuh"

@@ -78,7 +78,7 @@ struct AttentionConsumer {
     wgmma_commit();
   }
 
-  // O += P V
+  // O += P V. FROM_K: from the low word of K's descriptor to that of V's, which is N-major (the distance of slabs is in that word, too) and half a stage behind
   __device__ __forceinline__ void issue_output(int stage, bool accumulate) {
     constexpr uint32_t FROM_K = static_cast<uint32_t>(N_MAJOR - K_MAJOR) + STAGE_UNITS / 2;
     const uint64_t v = wgmma_with_low(N_MAJOR, k_low + stage * STAGE_UNITS + FROM_K);

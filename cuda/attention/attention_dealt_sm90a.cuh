@@ -150,13 +150,13 @@ __device__ __forceinline__ void attend_dealt(const DealtSmem& smem, const CUtens
   while (true) {
     const AttentionWork work = share.of_group(share.piece(at), group);
     AttentionWork mine = work;
-    mine.tiles -= work.first;
+    mine.tiles -= work.first;  // counted from the share's first one (first_key())
     DealtConsumer consumer(smem, mine, group, warp, ring);
     consumer.run(q_parity);
     consumer.release(consumer.now.stage);
     // Behind the last tile of the last stream, from where on all groups go together
     for (int i = mine.stream; i < mine.streams; i++) consumer.now.advance();
-    mine.users = 1;
+    mine.users = 1;  // all groups read the parts of other blocks
     ring = consumer.now;
     if (work.tiles < args.dealing.key_tiles) {
       consumer.leave(args.parts + static_cast<size_t>(share.number) * PART_BYTES);

@@ -8,6 +8,8 @@
    warpgroup for each 64 rows (or, with KEY_GROUPS, for each share of the keys of the same 64 rows) does the rest. The producer sits in a warpgroup of
    its own because registers are given to warpgroups: 32 or 40 for it, what remains for the consumers.
 
+   Grid: see the .cu files. Threads and bytes of shared memory: THREADS and SMEM_BYTES of AttentionTile, 181 to 222 KB.
+
    Limiter: the tensor cores and the exponentials (16 a clock) need the same 8192 clk for 128 rows x 1024 keys, sum and pack a quarter as many issue
    slots; what is measured above that is their imperfect overlap. */
 #pragma once

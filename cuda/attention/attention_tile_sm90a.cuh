@@ -11,8 +11,9 @@
 constexpr int ATTENTION_BOX = 64;  // both tensor maps have boxes of 64 columns x 64 rows of one sequence
 
 /* ROW_GROUPS x KEY_GROUPS consumer warpgroups of 64 rows (one of the two is 1): the row groups share the keys they read, the key groups share out the
-   tiles of keys of the same rows, tile i to group i mod KEY_GROUPS. With BLOCKS 2 the two blocks of a cluster have the same rows and half of the keys
-   each (attention_cluster_sm90a.cuh). CAST_WARPS single warps cast; where attention is causal none does, though shared memory has their places. */
+   tiles of keys of the same rows, counted from the last: tile i to group i mod KEY_GROUPS. With BLOCKS 2 the two blocks of a cluster have the same rows and
+   half of the keys each (attention_cluster_sm90a.cuh). CAST_WARPS single warps cast; where attention is causal none does, though shared memory has their
+   places. */
 template <int ROW_GROUPS_, int KEY_GROUPS_, int KEYS_, int STAGES_, bool CAUSAL_, int BLOCKS_ = 1,
           int CAST_WARPS_ = (BLOCKS_ > 1 || ROW_GROUPS_ == 2 ? 2 : 3)>
 struct AttentionTile {

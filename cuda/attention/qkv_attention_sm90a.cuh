@@ -11,8 +11,9 @@
 
    att lies where Q would in qkv (rows, 2304): other heads may still be reading h.
 
-   Limiter: as of the two kernels, on 96 multiprocessors; against two kernels it saves their edge, Q, K and V on their way through L2 for the most part, and
-   the exchange between the halves of the keys. */
+   Grid: qkv_attention_sm90a.cu; QkvAttentionSmem::TOTAL bytes of shared memory.
+   Limiter: as of the two kernels, on 72, 84 or 96 multiprocessors; against two kernels it saves their edge, Q, K and V on their way through L2 for the most
+   part, and the exchange between the halves of the keys. */
 #pragma once
 #include "attention/attention_output_sm90a.cuh"
 #include "attention/qkv_attention_consumer_sm90a.cuh"

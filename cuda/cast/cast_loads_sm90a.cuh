@@ -3,7 +3,7 @@
 #pragma once
 #include "cast/cast_sm90a.cuh"
 
-// Of a block with products of this shape, which leave registers for so many. With two whole calls of 288 to 720 rows take -0.3 to +1.1 us more (H200).
+// Of a block with products of this shape, which leave registers for so many. With two, whole calls of 288 to 720 rows take -0.3 to +1.1 us more (H200).
 template <class S>
 constexpr int CASTING_WARPS = S::WARPGROUPS <= 2 && S::SUMS <= 96 ? 3 : 0;
 

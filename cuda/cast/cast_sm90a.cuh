@@ -93,6 +93,23 @@ __device__ __forceinline__ void wait_for_readers(const unsigned* alarms, unsigne
     if (tries > MOST_TRIES) __trap();
 }
 
+// chunk_of(first), chunk_of(first + step), .. of numbers below `last`, by plain loads of all threads
+template <int THREADS, int READERS, class ChunkOf>
+__device__ __forceinline__ void cast_unaligned(const CastArgs& args, int first, int last, int step, ChunkOf chunk_of) {
+  CastWatch watch;
+  for (int turn = first; turn < last; turn += step) {
+    const int chunk = chunk_of(turn);
+    watch.turn_to(chunk, args.alarms);
+    if (READERS > 0 && chunk >= CHUNKS_UNSHARED) wait_for_readers(args.alarms, READERS);
+    int own = 0;
+    for (int i = threadIdx.x * 4; i < CAST_CHUNK; i += THREADS * 4, own += 4)
+      watch.cast(load_unaligned_4(args.weights + cast_source(chunk) + i), cast_target(args, chunk) + i);
+    watch.gather(own);
+  }
+  watch.report(args.alarms);
+  if (READERS > 0) __threadfence(), fence_async_global();  // the next kernel starts when all have ended
+}
+
 constexpr int ATTN_CAST_BARRIER = 1;
 
 // Shared memory: ROOM * (CHUNK_BYTES + 16) bytes from `memory` (128-byte aligned), for ROOM stages, of which it takes a multiple of the groups, so that a stage
@@ -111,21 +128,8 @@ __device__ __forceinline__ void cast_role(const CastArgs& args, uint32_t memory,
   const int last = LEAVES_FC && args.last > FC_BEGINS ? args.last - CHUNKS_FC : args.last;
   const auto chunk_of = [](int turn) { return LEAVES_FC && turn >= FC_BEGINS ? turn + CHUNKS_FC : turn; };
   const uint32_t full = memory + STAGES * CHUNK_BYTES, empty = full + 8 * STAGES;
+  if (!aligned_16(args.weights)) return cast_unaligned<THREADS, READERS>(args, args.first + worker, last, workers, chunk_of);
   CastWatch watch;
-  if (!aligned_16(args.weights)) {
-    for (int turn = args.first + worker; turn < last; turn += workers) {
-      const int chunk = chunk_of(turn);
-      watch.turn_to(chunk, args.alarms);
-      if (READERS > 0 && chunk >= CHUNKS_UNSHARED) wait_for_readers(args.alarms, READERS);
-      int own = 0;
-      for (int i = threadIdx.x * 4; i < CAST_CHUNK; i += THREADS * 4, own += 4)
-        watch.cast(load_unaligned_4(args.weights + cast_source(chunk) + i), cast_target(args, chunk) + i);
-      watch.gather(own);
-    }
-    watch.report(args.alarms);
-    if (READERS > 0) __threadfence(), fence_async_global();  // the next kernel starts when all have ended
-    return;
-  }
   if (threadIdx.x == CONVERTERS) {
     for (int s = 0; s < STAGES; s++) {
       mbarrier_init(full + 8 * s, 1);

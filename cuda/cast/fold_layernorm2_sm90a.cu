@@ -1,7 +1,7 @@
 /* Of a prepared block, where it has been cast: W_fc'(k, n) fp16 = gamma2(k) W_fc(k, n) less its mean over k, b_fc' = b_fc + beta2 W_fc, gamma2' =
    1, beta2' = 0: with them the block is the same. And what rows of x1 have in common (gemm/row_facts_sm90a.cuh).
-   grid: 96 blocks of 32 columns, one for what is common, and 24 that look at 32 rows of W_attn each; 32 x 32 threads. A block is prepared once: what it
-   takes does not matter. */
+   grid: 96 blocks of 32 columns, one for what is common, and 24 that look at 32 rows of W_attn each; 1024 threads, as 32 x 32. A block is prepared once: what
+   it takes does not matter. */
 #include <cuda_fp16.h>
 #include "common/alarm.cuh"
 #include "common/reduce.cuh"

@@ -1,9 +1,9 @@
-/* transposed(2304, 768) fp16 = W_qkv(768, 2304), its rows in the order of gemm/transposed.cuh, for tiles of the QKV
+/* transposed(2304, 768) fp16 = W_qkv(768, 2304), its rows in the order of gemm/transposed_sm90a.cuh, for tiles of the QKV
    product that slabs of the matrix as it lies do not make up.
-   grid: (2304 / 32, 768 / 32) tiles of 32 x 32; (32, 8) threads. A block is prepared once: what it takes does not matter. */
+   grid: (2304 / 32, 768 / 32) tiles of 32 x 32; 256 threads, eight rows at a time. A block is prepared once: what it takes does not matter. */
 #include <cuda_fp16.h>
 #include "dims.h"
-#include "gemm/transposed.cuh"
+#include "gemm/transposed_sm90a.cuh"
 
 constexpr int SIDE = 32;
 static_assert(QKV % SIDE == 0 && D % SIDE == 0);

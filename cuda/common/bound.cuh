@@ -1,5 +1,5 @@
-/* The end of a wait that never ends: the kernel faults, and the caller gets an error instead of a hung device. Not by a trap: one that two roles of a
-   kernel with setmaxnreg can reach makes ptxas ignore that, so that consumers spill. */
+/* The end of a wait that never ends: the kernel faults, by a store to address 0, and the caller gets an error instead of a hung device. Not by a trap: one
+   that two roles of a kernel with setmaxnreg can reach makes ptxas ignore that, so that consumers spill. */
 #pragma once
 #include <cstdint>
 

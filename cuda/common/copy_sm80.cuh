@@ -3,7 +3,8 @@
    flight. */
 #pragma once
 
-#include "common/ldmatrix.cuh"
+#include "common/address.cuh"
+#include "common/tile.cuh"
 
 struct CopySm80 {
   // Tiles of type T whose rows lie PITCH halves apart in global memory, copied by THREADS threads.

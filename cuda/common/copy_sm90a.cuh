@@ -1,4 +1,5 @@
-/* Copies of 16 or 4 bytes into shared memory that pass no registers, for plain pointers. PTX ISA 9.0, 9.7.9.25.3.1 (cp.async). */
+/* Copies of 16 or 4 bytes into shared memory that pass no registers, for plain pointers, and loads that stay where they are written. PTX ISA 9.0,
+   9.7.9.25.3.1 (cp.async), 9.7.9.9 (ld.global.nc) and 9.7.9.8 (ld). */
 #pragma once
 #include <cstdint>
 
@@ -15,7 +16,7 @@ __device__ __forceinline__ void copy_async_arrive(uint32_t barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
-// Loads that stay where they are written: of what nobody writes while kernels run, in front of a wait
+// Of what nobody writes while kernels run, in front of a wait
 __device__ __forceinline__ float load_input(const float* p) {
   float v;
   asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(v) : "l"(p));
@@ -35,7 +36,7 @@ __device__ __forceinline__ float4 fetch_4(const float* p) {
   return v;
 }
 
-// And behind the accumulators' last use: moved up across it, a batch of them would spill
+// Behind the accumulators' last use: moved up across it, a batch of them would spill
 __device__ __forceinline__ float4 load_here_4(const float* p) {
   float4 v;
   asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(p));

@@ -5,7 +5,8 @@
 // PTX ISA 9.0, 9.7.13.1 barrier: `threads` (a multiple of 32) threads of the block meet at barrier `id` (1..15)
 __device__ __forceinline__ void named_barrier_sync(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
 __device__ __forceinline__ void named_barrier_arrive(int id, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
-// The same, but not in front of what `sum`, which is not negative, is computed by: ptxas moves code across a barrier that it has no reason to wait for
+// The same behind what computes `sum`, which is not negative: an arrival under a predicate of it, one that always holds. Otherwise ptxas moves that code
+// across the barrier.
 __device__ __forceinline__ void named_barrier_arrive_behind(float sum, int id, int threads) {
   asm volatile(
       "{\n.reg .pred p;\n"

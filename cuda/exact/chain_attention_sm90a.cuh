@@ -3,7 +3,8 @@
    A block has 64 rows of one head, its two warpgroups by turns a tile of 64 rows of keys; what they have of the sums meets in shared memory. Rows come as
    they lie, whichever sequences they belong to, and see the keys of their own. A row's scales are of 32 columns: of q and k they multiply sums of 32, of v,
    where rows are what is summed over, they multiply the probabilities, once for each half of its columns. Each tile's P V starts from zero, small products
-   first, and is added in fp32: the tensor cores cut sums off. grid: (HEADS, rows / 64). Limiter: latency. */
+   first, and is added in fp32: the tensor cores cut sums off. grid: (HEADS, rows / 64); 288 threads; SHARED_BYTES bytes of
+   shared memory. Limiter: latency. */
 #pragma once
 
 #include "common/exp2.cuh"
@@ -168,6 +169,44 @@ struct ChainSums {
   }
 };
 
+// The second warpgroup hands its sums over, each thread to the one that has the same of the first, which finishes them.
+__device__ __forceinline__ void chain_finish_attention(ChainSums& sums, const ChainAttention& block, const Operand& to, int group, int warp, int row_tile,
+                                                       int head) {
+  using A = ChainAttention;
+#pragma unroll
+  for (int u = 0; u < 2; u++) sums.total[u] = quad_sum(sums.total[u]);
+  const uint32_t sums_at = block.base + A::SUMS + threadIdx.x % 128 * 16;
+  if (group == 1) {
+#pragma unroll
+    for (int i = 0; i < 8; i++) store_shared_4(sums_at + 2048 * i, make_float4(sums.o[4 * i], sums.o[4 * i + 1], sums.o[4 * i + 2], sums.o[4 * i + 3]));
+    store_shared_4(sums_at + 2048 * 8, make_float4(sums.highest[0], sums.highest[1], sums.total[0], sums.total[1]));
+    named_barrier_arrive(1, 256);
+    return;
+  }
+  named_barrier_sync(1, 256);
+  const float4 other = load_shared_4(sums_at + 2048 * 8);
+  float mine[2], theirs[2];
+#pragma unroll
+  for (int u = 0; u < 2; u++) {
+    const float highest = u ? other.y : other.x, most = fmaxf(sums.highest[u], highest);
+    const float share = exp2_approx(sums.highest[u] - most), rest = exp2_approx(highest - most);  // a row sees a key: most is finite
+    const float inverse_sum = 1.f / fmaf(sums.total[u], share, (u ? other.w : other.z) * rest);
+    mine[u] = share * inverse_sum, theirs[u] = rest * inverse_sum;
+  }
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    float v[16];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const float4 from = load_shared_4(sums_at + 2048 * (4 * half + i));
+      const float* const o = sums.o + 16 * half + 4 * i;
+      v[4 * i] = fmaf(o[0], mine[0], from.x * theirs[0]), v[4 * i + 1] = fmaf(o[1], mine[0], from.y * theirs[0]);
+      v[4 * i + 2] = fmaf(o[2], mine[1], from.z * theirs[1]), v[4 * i + 3] = fmaf(o[3], mine[1], from.w * theirs[1]);
+    }
+    store_part(to, v, row_tile * TILE_ROWS + warp * 16, head * HEAD_DIM + PART * half, block.tile(0) + warp * 2048);
+  }
+}
+
 __device__ __forceinline__ void chain_attention(const ExactArgs& args, const Operand& qkv, const Operand& to) {
   using A = ChainAttention;
   const A block{shared_base()};
@@ -217,39 +256,7 @@ __device__ __forceinline__ void chain_attention(const ExactArgs& args, const Ope
     sums.add_values(s, rescale, block, k + 1);
     mbarrier_arrive(block.barrier(group, at.stage, 2));
   }
-#pragma unroll
-  for (int u = 0; u < 2; u++) sums.total[u] = quad_sum(sums.total[u]);
-  // The second warpgroup hands its sums over, each thread to the one that has the same of the first.
-  const uint32_t sums_at = block.base + A::SUMS + threadIdx.x % 128 * 16;
-  if (group == 1) {
-#pragma unroll
-    for (int i = 0; i < 8; i++) store_shared_4(sums_at + 2048 * i, make_float4(sums.o[4 * i], sums.o[4 * i + 1], sums.o[4 * i + 2], sums.o[4 * i + 3]));
-    store_shared_4(sums_at + 2048 * 8, make_float4(sums.highest[0], sums.highest[1], sums.total[0], sums.total[1]));
-    named_barrier_arrive(1, 256);
-    return;
-  }
-  named_barrier_sync(1, 256);
-  const float4 other = load_shared_4(sums_at + 2048 * 8);
-  float mine[2], theirs[2];
-#pragma unroll
-  for (int u = 0; u < 2; u++) {
-    const float highest = u ? other.y : other.x, most = fmaxf(sums.highest[u], highest);
-    const float share = exp2_approx(sums.highest[u] - most), rest = exp2_approx(highest - most);  // a row sees a key: most is finite
-    const float inverse_sum = 1.f / fmaf(sums.total[u], share, (u ? other.w : other.z) * rest);
-    mine[u] = share * inverse_sum, theirs[u] = rest * inverse_sum;
-  }
-#pragma unroll
-  for (int half = 0; half < 2; half++) {
-    float v[16];
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      const float4 from = load_shared_4(sums_at + 2048 * (4 * half + i));
-      const float* const o = sums.o + 16 * half + 4 * i;
-      v[4 * i] = fmaf(o[0], mine[0], from.x * theirs[0]), v[4 * i + 1] = fmaf(o[1], mine[0], from.y * theirs[0]);
-      v[4 * i + 2] = fmaf(o[2], mine[1], from.z * theirs[1]), v[4 * i + 3] = fmaf(o[3], mine[1], from.w * theirs[1]);
-    }
-    store_part(to, v, row_tile * TILE_ROWS + warp * 16, head * HEAD_DIM + PART * half, block.tile(0) + warp * 2048);
-  }
+  chain_finish_attention(sums, block, to, group, warp, row_tile, head);
 }
 
 }  // namespace exact90

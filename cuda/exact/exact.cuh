@@ -19,7 +19,8 @@
 
 enum ExactPhases { EXACT_CAST = 1, EXACT_FORWARD = 2 };
 
-// What a kernel behind a chain of which the last kernel lets it start only after its own predecessors waits for before it reads the alarms.
+// What the exact kernel waits for before it reads the alarms. It starts when the last kernel in front lets it, behind the end of all others: UNKNOWN, that one
+// may raise some, so wait for its end; NONE, it raises none.
 enum Watchers { WATCHERS_UNKNOWN = -1, WATCHERS_NONE = 0 };
 
 struct ExactArgs {
@@ -36,7 +37,7 @@ struct ExactArgs {
   int sms;          // multiprocessors, by which the products are cut: of a launch with fewer blocks the same bits come
 };
 
-extern "C" __global__ void exact(const ExactArgs args);
+extern "C" __global__ void exact(const ExactArgs args);  // defined once for each architecture
 
 // ---- the decision
 

@@ -13,6 +13,7 @@
 
 #include "common/exp2.cuh"
 #include "common/reduce.cuh"
+#include "common/tma_sm90a.cuh"
 #include "exact/exact_gemm_sm90a.cuh"
 
 namespace exact90 {
@@ -191,7 +192,7 @@ struct AttentionConsumer {
   }
 };
 
-// log2(e) / 8 for scores of scaled Q and K. Neither 0 nor infinite, as a masked score is, and one of zeros.
+// log2(e) / 8 for scores of scaled Q and K. Never 0 or infinite: a masked score is -infinity and one of zeros 0, and times that they would not be numbers.
 __device__ __forceinline__ float score_scale(float inverse_scale) {
   return fminf(fmaxf(SCORE_SCALE * inverse_scale * inverse_scale, FLT_MIN), FLT_MAX);
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/sync_sm90a.cuh"
-#include "exact/exact_crew_sm90a.cuh"
+#include "exact/exact_memory_sm90a.cuh"
 
 namespace exact90 {
 

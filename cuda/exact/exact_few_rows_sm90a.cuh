@@ -2,7 +2,6 @@
 #pragma once
 
 #include "common/copy_sm90a.cuh"
-#include "common/reduce.cuh"
 #include "exact/exact_few_plan_sm90a.cuh"
 #include "exact/exact_norm_sm90a.cuh"
 

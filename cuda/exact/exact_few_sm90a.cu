@@ -1,5 +1,5 @@
-/* The exact block of up to FEW_ROWS rows on Hopper, in every precision: exact_few_sm90a.cuh. Grid as of exact_sm90a.cu, which prepares the weights for this
-   one, too. */
+/* The exact block of up to FEW_ROWS rows on Hopper, in every precision: exact_few_sm90a.cuh. Grid and shared memory as of exact_sm90a.cu, which prepares the
+   weights for this one, too; FEW_THREADS threads. */
 #include "exact/exact_begin_sm90a.cuh"
 #include "exact/exact_few_sm90a.cuh"
 

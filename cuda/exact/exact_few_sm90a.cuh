@@ -12,6 +12,7 @@
    product. */
 #pragma once
 
+#include "exact/exact_crew_sm90a.cuh"
 #include "exact/exact_few_rows_sm90a.cuh"
 #include "exact/exact_few_weights_sm90a.cuh"
 
@@ -45,6 +46,19 @@ __device__ __forceinline__ bool last_of_parts(const ExactArgs& args, int column,
     last = bits == 0 || bits == ALL;
   }
   return !named_barrier_all(FEW_COMPUTING, THREADS, !last);
+}
+
+// output = x1 + the parts of W_proj's sums + bias, of a column and every 16th row from one on
+__device__ __forceinline__ void few_add_parts(const FewStage& stage, int first_row, int column, float bias) {
+#pragma unroll 4
+  for (int row = first_row; row < stage.args.rows; row += THREADS / UNIT) {
+    const float* const sum = stage.parts() + row * D + column;
+    const float residual = load(stage.x1() + row * D + column);
+    float all = load(sum);
+#pragma unroll
+    for (int p = 1; p < PARTS; p++) all += load(sum + p * (FEW_ROWS * D));
+    stage.args.output[row * D + column] = all + bias + residual;
+  }
 }
 
 __device__ __forceinline__ void few_compute(const ExactArgs& args, const FewShared& shared) {
@@ -115,17 +129,7 @@ __device__ __forceinline__ void few_compute(const ExactArgs& args, const FewShar
           __stcg(to + row * width, matrix == MATRIX_PROJ ? sum : matrix == MATRIX_FC ? gelu_exact(all) : all);
         });
       }
-      if (matrix == MATRIX_PROJ && last_of_parts(args, stage.column(unit) / UNIT, part)) {
-#pragma unroll 4
-        for (int row = own_row; row < rows; row += THREADS / UNIT) {
-          const float* const sum = stage.parts() + row * D + column;
-          const float residual = load(stage.x1() + row * D + column);
-          float all = load(sum);
-#pragma unroll
-          for (int p = 1; p < PARTS; p++) all += load(sum + p * (FEW_ROWS * D));
-          args.output[row * D + column] = all + bias + residual;
-        }
-      }
+      if (matrix == MATRIX_PROJ && last_of_parts(args, stage.column(unit) / UNIT, part)) few_add_parts(stage, own_row, column, bias);
     }
   }
 }

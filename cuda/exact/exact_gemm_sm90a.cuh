@@ -11,7 +11,6 @@
 
 #include "common/copy_sm90a.cuh"
 #include "common/sync_sm90a.cuh"
-#include "common/tma_sm90a.cuh"
 #include "common/wgmma_sm90a.cuh"
 #include "exact/exact_norm_sm90a.cuh"
 

@@ -1,7 +1,10 @@
 /* The exact block of many rows as a chain of launches with programmatic edges: the stages of exact_sm90a.cu as kernels of their own, on the same operands. So
    none pays for code that others run, attention has a loop that does not find room beside the rest, and no stage waits for a barrier of the grid. Each
-   kernel's arguments are those of the whole, and behind them what the host has found for it to do (src/cuda/exact_work.rs). A product is a kernel for each
-   form of its tiles: one kernel of all forms takes 1 to 4 us more, where code that runs once lies far apart (H200). */
+   kernel's arguments are those of the whole, and behind them what the host has found for it to do (src/cuda/exact/work.rs). A product is a kernel for each
+   form of its tiles: one kernel of all forms takes 1 to 4 us more, where code that runs once lies far apart (H200).
+
+   Grids: a block for each SM; of the projections one for each tile and part of K, if these are fewer; of LN2 a warp for each row. Threads: THREADS, of LN1
+   and LN2 those of long_norm_sm90a.cuh. Shared memory: SHARED_BYTES but for LN2. */
 #include "exact/exact_roles_sm90a.cuh"
 #include "exact/exchange_sm90a.cuh"
 #include "exact/long_attention_sm90a.cuh"

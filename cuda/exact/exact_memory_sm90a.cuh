@@ -31,7 +31,7 @@ constexpr int V_GAMMA1 = 0, V_BETA1 = V_GAMMA1 + D, V_GAMMA2 = V_BETA1 + D, V_BE
 constexpr size_t AT_VECTORS = 256, AT_QKV = AT_VECTORS + V_LENGTH * 4, AT_ATTN = AT_QKV + size_t{4} * D * QKV,
                  AT_FC = AT_ATTN + size_t{4} * D * D, AT_PROJ = AT_FC + size_t{4} * D * FFN,
                  AT_ROWS = AT_PROJ + size_t{4} * FFN * D;
-// Where a chain of launches hands on the scales of Q and K, of V and of f, floats in front of those words.
+// Where a chain of launches hands on the scales of Q and K, of V and of f, as floats.
 constexpr int AT_SCALES = 96, SCALE_QK = 0, SCALE_V = 1, SCALE_F = 2;
 // Words where the blocks with a part of the same columns meet (exact_few_sm90a.cuh), behind the one of the grid barrier; 0 before the first launch
 constexpr int AT_TILES = 128, TILE_WORDS = 32;
@@ -52,6 +52,7 @@ __device__ __forceinline__ int thread_index() {
 }
 // The warpgroup, in a way that ptxas knows to be the same for all lanes (uniform_warp() of sync_sm90a.cuh)
 __device__ __forceinline__ int uniform_group() { return __shfl_sync(~0u, thread_index() / 128, 0); }
+// The same value, but to the compiler a new one, that it cannot have computed before
 template <class T>
 __device__ __forceinline__ T anew(T value) {
   if constexpr (sizeof(T) == 8)
@@ -63,7 +64,7 @@ __device__ __forceinline__ T anew(T value) {
 
 __device__ __forceinline__ int padded_rows(const ExactArgs& args) { return (anew(args.rows) + ROW_TILE - 1) / ROW_TILE * ROW_TILE; }
 
-// What lies in memory; `rows` rounded up to ROW_TILE. A launch with one of the phases works on a prepared memory.
+// What lies in memory; `rows` rounded up to ROW_TILE. A launch with only one of the phases works on a prepared memory.
 struct Memory {
   unsigned char* base;
   int rows;
@@ -116,8 +117,8 @@ static_assert(SHARED_BYTES <= MOST_SHARED, "shared memory of one block");
 constexpr int WIDE_SLOTS = 5, NARROW_SLOTS = 8, KV_SLOTS = 5;
 constexpr int BAR_WIDE = S_BARRIERS, BAR_NARROW = BAR_WIDE + 16 * WIDE_SLOTS, BAR_Q = BAR_NARROW + 16 * NARROW_SLOTS,
               BAR_KV = BAR_Q + 16, BAR_SCALES = BAR_KV + 16 * KV_SLOTS, BAR_MET = BAR_SCALES + 8,
-              BAR_END = BAR_MET + 8;
-static_assert(BAR_END <= S_BARRIERS + 512, "room for barriers");
+              BAR_END = BAR_MET + 8;  // BAR_END: one more, of which each kernel of exact_long_sm90a.cu has its own use
+static_assert(BAR_END + 8 <= S_BARRIERS + 512, "room for barriers");
 
 // ---- small things
 

@@ -103,10 +103,10 @@ struct Norm {
 // The rows of a warp: row, row + step, .. The loop goes round equally often for all warps: after another kind ptxas serialises
 // every wgmma of the kernel (C7520).
 template <class Work>
-__device__ __forceinline__ void each_row(const Crew& by, int rows, int warp, Work work) {
+__device__ __forceinline__ void each_row(int rows, int warp, Work work) {
 #pragma unroll 1
-  for (int top = by.rank; top < rows; top += by.size * WARPS)
-    if (top + warp * by.size < rows) work(top + warp * by.size);
+  for (int top = crew.rank; top < rows; top += crew.size * WARPS)
+    if (top + warp * crew.size < rows) work(top + warp * crew.size);
 }
 // The same; while enter() would wait, the first row is done once with nothing stored, so that the instructions are there: work(row, dry).
 template <class Enter, class Work>
@@ -154,15 +154,15 @@ struct FirstNorm {
   }
 };
 
-// h = LN1(x), by these blocks. meanwhile() is called when the first loads have left.
+// h = LN1(x). meanwhile() is called when the first loads have left.
 template <class Meanwhile>
-__device__ __forceinline__ void first_norm(const ExactArgs& args, const Crew& by, Meanwhile meanwhile) {
+__device__ __forceinline__ void first_norm(const ExactArgs& args, Meanwhile meanwhile) {
   const Memory memory(args);
   const int warp = thread_index() / 32;
-  FirstNorm rows(args, by.rank + warp * by.size, by.size * WARPS);
+  FirstNorm rows(args, crew.rank + warp * crew.size, crew.size * WARPS);
   meanwhile();
   const float scale = rows.norm.scale();
-  each_row(by, memory.rows, warp, [&](int row) { rows.write(memory, row, scale); });
+  each_row(memory.rows, warp, [&](int row) { rows.write(memory, row, scale); });
 }
 
 /* Rows of residual + bias + the parts of a product. The residual of the first is asked for before the barrier behind the

@@ -1,13 +1,11 @@
 /* What the forms of the exact kernel on Hopper share: how the roles of a block meet, and what keeps those supplied that compute. */
 #pragma once
 
+#include "common/tma_sm90a.cuh"
 #include "exact/exact_attention_sm90a.cuh"
-#include "exact/exact_crew_sm90a.cuh"
 #include "exact/exact_gemm_sm90a.cuh"
 #include "exact/exact_norm_sm90a.cuh"
-#include "exact/exact_output_sm90a.cuh"
 #include "exact/exact_plan_sm90a.cuh"
-#include "exact/exact_split_sm90a.cuh"
 
 namespace exact90 {
 
@@ -57,7 +55,7 @@ struct Feeder {
              weight_at(columns_of(matrix), column * n, part * k_blocks, 0);
     step_b = columns_of(matrix) * COLUMN;
   }
-  // `place`: that of the ring, and the phase of its barriers
+  // `place`: that of the ring, counted over two rounds, so that it tells the phase of its barriers, too. Returns the next one.
   __device__ __forceinline__ int run(int place, uint32_t ring) {
     const uint32_t empty = 8 * (wide ? Wide::BARRIERS : Narrow::BARRIERS);
 #pragma unroll 1

@@ -10,6 +10,7 @@
 
    x may be output: only the last stage writes there. The same bits come out every time: sums have a fixed order. */
 #include "exact/exact_begin_sm90a.cuh"
+#include "exact/exact_output_sm90a.cuh"
 #include "exact/exact_roles_sm90a.cuh"
 
 namespace exact90 {
@@ -20,7 +21,7 @@ __device__ __forceinline__ void consume(const ExactArgs& args, uint32_t shared, 
   int early = SLABS, first_other = 0, others = 0;  // of Slabs
   {
     const bool cast = args.phases & EXACT_CAST;
-    first_norm(args, crew, [&] {
+    first_norm(args, [&] {
       if (!cast) return;
       const Slabs slabs(args);
       early = slabs.early, first_other = slabs.first, others = slabs.others;

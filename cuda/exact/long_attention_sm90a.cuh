@@ -284,6 +284,7 @@ __device__ __forceinline__ void long_attention(uint32_t shared, const ExactArgs&
       x.issue_scores(place(k));
       wgmma_wait<0>();
       mbarrier_arrive(shared + Q_EMPTY);  // behind what has used Q: it would pass load_queries(), and the next Q came too soon (H200)
+      // A round begins with the scores of a tile's first half. Its p are found under P V of the tile before, those of the second half under that of the first.
 #pragma unroll 1
       for (int left = tiles;; key += (HALVES ? 2 : 1) * ROW_TILE) {
         mask(key);

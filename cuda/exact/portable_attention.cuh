@@ -61,6 +61,21 @@ __device__ void score_split(float (&scores)[KEYS / 8][4], const unsigned (&q)[2]
     for (int e = 0; e < 4; ++e) scores[j][e] += small[j][e];
 }
 
+// Scores of keys that the warp's queries do not see become -inf; `keys_left` and `diagonal` as in attention/attention.cuh.
+template <int KEYS>
+__device__ __forceinline__ void mask_split(float (&scores)[KEYS / 8][4], int keys_left, bool causal, int diagonal, int lane) {
+  if (keys_left < KEYS || (causal && diagonal + KEYS > 1)) {
+#pragma unroll
+    for (int j = 0; j < KEYS / 8; ++j)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int key = 8 * j + lane % 4 * 2 + e % 2;
+        const int query = e / 2 * 8 + lane / 4;
+        if (key >= keys_left || (causal && diagonal + key > query)) scores[j][e] = -INFINITY;
+      }
+  }
+}
+
 // The scores become weights up to 2^14, as seen from the new reference; the state so far follows it. `exponent` turns
 // a difference of scores into one of powers of two.
 template <int KEYS>
@@ -193,18 +208,7 @@ __device__ void attend(uint4* shared, Parts qkv, Parts att, int first_query, int
     }
     Arch::commit();
     if (queries_left > 0) {
-      const int keys_left = seq_len - tile * KEYS;
-      const int diagonal = tile * KEYS - first_query - warp_query;
-      if (keys_left < KEYS || (causal && diagonal + KEYS > 1)) {
-#pragma unroll
-        for (int j = 0; j < KEYS / 8; ++j)
-#pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            const int key = 8 * j + lane % 4 * 2 + e % 2;
-            const int query = e / 2 * 8 + lane / 4;
-            if (key >= keys_left || (causal && diagonal + key > query)) scores[j][e] = -INFINITY;
-          }
-      }
+      mask_split<KEYS>(scores, seq_len - tile * KEYS, causal, tile * KEYS - first_query - warp_query, lane);
       weigh_split<KEYS>(state, scores, exponent);
       add_values<Arch, KEYS>(state, scores, here + 2 * KeyTile::SIZE, lane);
     }

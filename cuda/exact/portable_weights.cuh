@@ -5,8 +5,8 @@
    MB read twice and 28 MB written. */
 #pragma once
 
-#include "cast/cast.cuh"
 #include "exact/portable_memory.cuh"
+#include "layernorm/layernorm.cuh"
 
 // One of PATCHES, neighbours side by side.
 struct Patch {

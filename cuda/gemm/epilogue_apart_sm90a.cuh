@@ -3,7 +3,7 @@
    of its columns, and the next product divides by what they say. So no block waits for another one, and both results leave box by box from the
    first on: an SM writes but 16 bytes a clock. h must not be the memory of A. */
 #pragma once
-#include "dims.h"
+#include "common/reduce.cuh"
 #include "gemm/residual_boxes_sm90a.cuh"
 #include "gemm/row_facts_sm90a.cuh"
 

@@ -77,7 +77,7 @@ struct HalfEpilogue : GemmEpilogue {
     mbarrier_expect(bias_full, BIASES * 4);
     bulk_load(bias_at, bias, BIASES * 4, bias_full);
   }
-  // A transposed tile's columns are not neighbours (gemm/transposed.cuh).
+  // A transposed tile's columns are not neighbours (gemm/transposed_sm90a.cuh).
   static __device__ int wide(int n) { return REST == 0 ? n : n / S::BN * (BOXES * COLUMNS); }
   static __device__ int narrow(int n) { return S::N_TILES * BOXES * COLUMNS + n / S::BN * REST; }
 

@@ -92,7 +92,7 @@ __device__ void multiply(Sums<G>& sums, __half* stages, const __half* a, const _
       fragments[(depth + 1) % 2].load(stage, (depth + 1) % DEPTHS);
       fragments[depth % 2].template multiply<Arch>(sums);
     }
-    if (DEPTHS % 2) fragments[0] = fragments[1];
+    if (DEPTHS % 2) fragments[0] = fragments[1];  // the next stage's first step
   }
 }
 

@@ -3,7 +3,7 @@
    that a block of sm_86 may have. */
 #pragma once
 
-#include "common/workspace.cuh"
+#include "dims.h"
 #include "gemm/epilogue.cuh"
 #include "gemm/gemm.cuh"
 

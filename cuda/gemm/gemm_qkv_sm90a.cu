@@ -2,12 +2,13 @@
    grid: gemm_blocks + cast blocks; 128 x 192 tiles fill 96 multiprocessors at 1024 rows and leave 36 to the cast; 192 x 192 tiles are 132 at 2048. From
    weights that lie transposed, which only a prepared block has, 144 columns make 128 blocks at 1024 rows.
    Swapped tiles, of 128 columns, are 126 blocks, of one tile at 1025 to 1120 and 1409 to 1792 rows and of two at 2113 to 2240 and 2817 to 3584, where
-   128 x 192 tiles are 108, and 192 x 192 tiles 96 to 120 and 90 to 114.
+   128 x 192 tiles are 108, and 192 x 192 tiles 96 to 120 and 90 to 114. From the caller's weights, where the blocks that are left cast, they serve 513 to 576
+   rows, too, as 72 blocks, and those up to 1120 from 1109 on.
    Limiter: wgmma at 1024 rows and more, latency below. */
 #include "cast/cast_sm90a.cuh"
 #include "gemm/epilogue_half_sm90a.cuh"
 #include "gemm/epilogue_half_swapped_sm90a.cuh"
-#include "gemm/transposed.cuh"
+#include "gemm/transposed_sm90a.cuh"
 
 struct QkvArgs {
   const float* bias;  // (2304)

@@ -9,6 +9,7 @@
    A swapped tile is multiplied transposed, BN / 64 warpgroups 64 columns x BM each: wgmma wants 64 of what it calls rows, but takes any multiple of eight of
    what it calls columns, so that such tiles fill the chip at whatever number of rows. Clusters of tiles are there because multiprocessors of one part of the
    chip that ask for the same bytes at the same time get more of them; of their blocks only those wait for each other that share a tile.
+   Grids: see the .cu files. Threads: GemmShape::THREADS, and what the kernel has beside; bytes of shared memory: GemmMemory::TOTAL.
    Limiter: the wgmma rate at the clock that holds under it; of tiles that draw more than 55 bytes a clock beside it (64 x 192: 85), what comes into a
    multiprocessor; for few rows the latency of the first bytes. */
 #pragma once
@@ -54,7 +55,7 @@ struct GemmShape {
   static_assert(!SWAPPED || (BM % 8 == 0 && BN % 64 == 0), "whole groups of rows, slabs of columns");
   static_assert(!HALVED || (BN == 128 && LEAD < STAGES), "each block finishes one slab, and the other one's products are ahead in the ring");
   static_assert(!SWAPPED || SPLITS <= 2, "K of a swapped tile whole or in halves");
-  // Which 16 columns of a swapped tile a warp has
+  // Which 16 columns of a swapped tile a warp has; of a halved one the first warpgroup has those that the peer finishes: block p finishes slab p
   static __device__ __forceinline__ int place(int warp, int part) { return HALVED ? warp ^ 4 ^ 4 * part : warp; }
   static_assert(BN % (SWIZZLE / 2) == 0 || (TRANSPOSED && DEPTH == 64), "whole slabs");
   static_assert(N % BN == 0 && K % (DEPTH * SPLITS) == 0 && STAGES <= K_BLOCKS, "whole tiles");

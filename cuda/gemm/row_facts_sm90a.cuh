@@ -3,10 +3,6 @@
    far from (or W_attn raises an alarm), keeps fp16's bits, and the scale, a power of two within a factor of some hundreds of the reciprocal spread,
    its range. The first kernel of the chain knows both. What LN2 divides by comes behind the product, from sums that the attention projection leaves. */
 #pragma once
-#include <cstdint>
-#include "common/copy_sm90a.cuh"
-#include "common/fragment_sm90a.cuh"
-#include "common/reduce.cuh"
 #include "dims.h"
 
 struct alignas(8) RowFacts {

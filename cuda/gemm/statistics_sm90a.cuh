@@ -1,8 +1,6 @@
 /* Words that blocks leave for each other in device memory: two floats in 8 bytes, written and read as one (PTX ISA 9.0,
    8.10.3: a 64-bit access is single). A word starts as EMPTY, two NaNs with a payload that no computation gives. */
 #pragma once
-#include <cstdint>
-
 #include "common/bound.cuh"
 
 constexpr unsigned long long EMPTY = ~0ull;

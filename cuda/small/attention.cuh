@@ -46,7 +46,7 @@ struct Operands {
  */
 template <int HEADS_HERE>
 __device__ __forceinline__ const __half* attention_sample(const Exchange& exchange, int first, int rows) {
-  constexpr int WIDTH = HEADS_HERE * HEAD_DIM, EACH = HEADS_HERE > 3 ? 10 : 8;  // words of each part
+  constexpr int WIDTH = HEADS_HERE * HEAD_DIM, EACH = 8;  // words of each part
   const int lane = threadIdx.x % 32;
   const int part = lane / EACH, feature = first * HEAD_DIM + lane % EACH * (WIDTH / EACH & ~1);
   return part < 2 ? exchange.qk.at(rows - 1, part * D + feature) : exchange.v.at(rows - 1, feature);

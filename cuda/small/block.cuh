@@ -5,8 +5,8 @@
    Grid: min(SMs, 128), all resident at once, hence a cooperative launch; 416 threads: twelve warps compute, one brings
    (producer.cuh).
    Shared memory: sizeof(Shared<MT, W, SINGLE>), 143 to 204 KB. A block's weights are on their way long before they are
-   used. Limiter: the exchanges of activations through L2, one after the other (three up to 16 rows, six above), and the
-   bytes from L2 to the SMs, activations and weights together.
+   used. Limiter: the exchanges of activations through L2, one after the other (up to 16 rows three, or four from fp32
+   weights, whose proj is split; six above), and the bytes from L2 to the SMs, activations and weights together.
 
    SINGLE: sequences of one token. The softmax over a single key is 1, so attention is V, and Q and K are not computed;
    their weights are looked at for alarms only.
@@ -63,6 +63,42 @@ __device__ __forceinline__ void load_norm_row(Row& x, Row& gamma, Row& beta, con
     beta.v[i] = W::vector(norm + D + x.feature(i));
 }
 
+/* Q, K and V of this block's slices from LN1's output. next_slice() turns `parity` over. */
+template <int HALVES, int MT, class W, bool SINGLE, int STEPS, class NextSlice>
+__device__ __forceinline__ void project_qkv(Shared<MT, W, SINGLE>& shared, Exchange& exchange,
+                                            const uint32_t (&a)[STEPS][MT][4], const Place& place, int rows,
+                                            const uint32_t& parity, WatchOf<W>& watch, NextSlice next_slice) {
+  using S = typename Cut<MT, W, SINGLE>::Qkv;
+  const int warp = threadIdx.x / 32;
+  for (int slice = place.wide; slice < S::COUNT; slice += place.grid) {
+    if (slice != place.wide) next_slice();
+    barrier_wait(&shared.qkv_arrived[16 * STEPS * warp / S::PART_ROWS], parity);
+    Fragments<S, W, STEPS> weights;
+    weights.take(shared.qkv(), STEPS * warp);
+    dense<HALVES>(a, weights, shared.qkv_sums(), shared.b_qkv, shared.qkv_arrived, parity, slice, rows,
+                  [&](int row, int column, float2 sum) {
+                    send(column < 2 * D ? exchange.qk.at(row, column) : exchange.v.at(row, column - 2 * D), sum);
+                  });
+    watch.look(weights);
+  }
+}
+
+/* By a warp of each block: x1 of every grid-th row from the block's number on, and LN2 of it. `base` has x + bias of
+   the first, and lay_base() puts it there for the others. */
+template <int SPLITS, class LayBase>
+__device__ __forceinline__ void second_norm(Exchange& exchange, const float* base, const float* norm2, int rows,
+                                            int grid, LayBase lay_base) {
+  for (int row = blockIdx.x; row < rows; row += grid) {
+    if (row != blockIdx.x) lay_base(row);
+    const Row x1 = assemble<SPLITS>(exchange, base, row);
+    Row gamma, beta;
+#pragma unroll
+    for (int i = 0; i < 6; ++i)
+      gamma.v[i] = quad(norm2 + Row::feature(i)), beta.v[i] = quad(norm2 + D + Row::feature(i));
+    normalise_row(x1, gamma, beta, exchange.h[1], row);
+  }
+}
+
 /* The twelve warps that compute. */
 template <int MT, int HALVES, bool SINGLE, class W>
 __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGLE>& shared) {
@@ -114,17 +150,7 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGL
     else
       layernorm<HALVES>(v, gamma, beta, shared.moments, a);
     named_barrier_sync(READY, BLOCK);
-    for (int slice = place.wide; slice < QkvS::COUNT; slice += place.grid) {
-      if (slice != place.wide) next_slice();
-      barrier_wait(&shared.qkv_arrived[16 * STEPS * warp / QkvS::PART_ROWS], parity);
-      Fragments<QkvS, W, STEPS> weights;
-      weights.take(shared.qkv(), STEPS * warp);
-      dense<HALVES>(a, weights, shared.qkv_sums(), shared.b_qkv, shared.qkv_arrived, parity, slice, rows,
-                    [&](int row, int column, float2 sum) {
-                      send(column < 2 * D ? exchange.qk.at(row, column) : exchange.v.at(row, column - 2 * D), sum);
-                    });
-      qkv_watch.look(weights);
-    }
+    project_qkv<HALVES>(shared, exchange, a, place, rows, parity, qkv_watch, next_slice);
     if constexpr (PROJ_ASKED == WITH_QKV) fence_async_shared();  // W_proj will lie where W_qkv and its sums lay
   } else {
     named_barrier_sync(READY, BLOCK);
@@ -166,16 +192,7 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGL
   if constexpr (!C::SPLIT) take_fc(), fc.pin();
   barrier_wait(&shared.norm2_arrived, 0);
   if constexpr (C::SPLIT) {
-    if (is_norm_warp)
-      for (int row = blockIdx.x; row < rows; row += place.grid) {
-        if (row != blockIdx.x) lay_base(row);
-        const Row x1 = assemble<AttnS::SPLITS>(exchange, shared.base, row);
-#pragma unroll
-        for (int i = 0; i < 6; ++i)
-          row_gamma.v[i] = quad(shared.norm2 + Row::feature(i)),
-          row_beta.v[i] = quad(shared.norm2 + D + Row::feature(i));
-        normalise_row(x1, row_gamma, row_beta, exchange.h[1], row);
-      }
+    if (is_norm_warp) second_norm<AttnS::SPLITS>(exchange, shared.base, shared.norm2, rows, place.grid, lay_base);
     receive_fragments<MT>(exchange.h[1], rows, a);
     take_fc();
   } else {

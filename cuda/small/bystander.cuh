@@ -2,8 +2,7 @@
 #pragma once
 
 #include "small/layout.cuh"
-#include "small/stream.cuh"
-#include "small/watch.cuh"
+#include "small/ptx.cuh"
 
 namespace small {
 

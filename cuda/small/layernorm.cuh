@@ -12,7 +12,6 @@
 #include "common/sync_sm90a.cuh"
 #include "small/exchange.cuh"
 #include "small/layout.cuh"
-#include "small/ptx.cuh"
 
 namespace small {
 

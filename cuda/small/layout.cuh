@@ -3,7 +3,6 @@
 
 #include <cuda_fp16.h>
 
-#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -18,7 +17,7 @@ constexpr int WARPS = 12;  // that compute: a warp each for 64 input features of
 constexpr int THREADS = 32 * WARPS;  // that compute
 constexpr int BLOCK = THREADS + 32;  // and the producer's (producer.cuh)
 constexpr int MAX_GRID = 128;
-constexpr int COLS = 24;  // columns of a slice, but for the narrow matrices' up to 16 rows
+constexpr int COLS = 24;  // columns of a slice; of a narrow matrix (768 columns) whose K is not split, 8
 
 /* A matrix (K, N) of the block, its place in the caller's buffer, the FIRST of its columns that is multiplied, and
    GROUP: how many neighbouring k a lane takes for its own, which is what its vector loads of A bring (stream.cuh). */

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "small/exchange.cuh"
+#include "small/pace.cuh"
 #include "small/shared.cuh"
 #include "small/watch.cuh"
 
@@ -41,6 +42,32 @@ __host__ __device__ constexpr Asked asked() {
 template <class S>
 __device__ __forceinline__ int slices_from(int first) {
   return first < S::COUNT ? (S::COUNT - 1 - first) / static_cast<int>(gridDim.x) + 1 : 0;
+}
+
+/* Raises the alarms that follow from what all threads have laid down of fp32 weights, and judges. Those of W_attn are
+   seen by each of the MT warps that share a head. */
+template <int MT, class W, bool SINGLE>
+__device__ __forceinline__ void report_all(Shared<MT, W, SINGLE>& shared, const Place& place, const Guard& guard,
+                                           unsigned awake) {
+  using C = Cut<MT, W, SINGLE>;
+  using QkvS = typename C::Qkv;
+  using AttnS = typename C::Attn;
+  using FcS = typename C::Fc;
+  using ProjS = typename C::Proj;
+  const auto count = [](auto slice, int first, int times) {
+    using S = decltype(slice);
+    return slices_from<S>(first) * S::ROWS * S::WIDTH * times;
+  };
+  const int qkv = count(QkvS(), place.wide, 1), attn = count(AttnS(), place.narrow, MT),
+            fc = count(FcS(), place.wide, 1), proj = count(ProjS(), place.narrow, 1);
+  bool loud = false;
+  // Rolled: unrolled it ended 2.5 us behind all others (H200), as cold code of one warp
+#pragma unroll 1
+  for (int m = 0; m < 4; ++m) {
+    const int weights = m == MATRIX_QKV ? qkv : m == MATRIX_ATTN ? attn : m == MATRIX_FC ? fc : proj;
+    loud |= report(shared.seen[m], &shared.watched[m], guard.alarms(), m, static_cast<float>(weights));
+  }
+  if (threadIdx.x % 32 == 0) guard.judge(loud || shared.loud, awake);
 }
 
 template <int MT, class W, bool SINGLE>
@@ -121,23 +148,7 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGL
   bring_next(place.wide, FcS::COUNT, bring_fc);
   bring_next(place.narrow, ProjS::COUNT, bring_proj);
 
-  if constexpr (W::WATCHED) {
-    const auto count = [](auto slice, int first, int times) {
-      using S = decltype(slice);
-      return slices_from<S>(first) * S::ROWS * S::WIDTH * times;
-    };
-    const int qkv = count(QkvS(), place.wide, 1),
-              attn = count(AttnS(), place.narrow, MT), fc = count(FcS(), place.wide, 1),
-              proj = count(ProjS(), place.narrow, 1);
-    bool loud = false;
-    // Rolled: unrolled it ended 2.5 us behind all others (H200), as cold code of one warp
-#pragma unroll 1
-    for (int m = 0; m < 4; ++m) {
-      const int weights = m == MATRIX_QKV ? qkv : m == MATRIX_ATTN ? attn : m == MATRIX_FC ? fc : proj;
-      loud |= report(shared.seen[m], &shared.watched[m], guard.alarms(), m, static_cast<float>(weights));
-    }
-    if (threadIdx.x % 32 == 0) guard.judge(loud || shared.loud, awake);
-  }
+  if constexpr (W::WATCHED) report_all(shared, place, guard, awake);
 }
 
 }  // namespace small

@@ -20,7 +20,9 @@ __device__ __forceinline__ void copy_box(void* to, const CUtensorMap* map, int x
 __device__ __forceinline__ void copy_run(void* to, const void* from, int bytes, uint64_t* bar) {
   bulk_load(shared_address(to), from, bytes, shared_address(bar));
 }
-__device__ __forceinline__ void barrier_wait(uint64_t* bar, uint32_t parity) { mbarrier_wait(shared_address(bar), parity); }
+__device__ __forceinline__ void barrier_wait(uint64_t* bar, uint32_t parity) {
+  mbarrier_wait(shared_address(bar), parity);
+}
 
 // 9.7.9.8, ld.relaxed, and 9.7.9.11, st.relaxed: strong accesses at the scope of the device, so never served by a stale
 // L1 line

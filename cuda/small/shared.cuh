@@ -2,8 +2,6 @@
    of a warp lie where its own weights lay. fp16 weights leave room for everything at once. */
 #pragma once
 
-#include <type_traits>
-
 #include "small/layernorm.cuh"
 #include "small/layout.cuh"
 
