@@ -18,9 +18,12 @@
  * Context       The CUDA context current in the calling thread is the same after a call.
  * Errors        No function prints, aborts or throws; but where the host has not even a few kilobytes left, a call may end the
  *               process, as Rust programs do: its large buffers, and nothing else, are asked for in a way that may fail.
- *               A call that fails leaves output as it was, with one exception: where the device has had a fault, host output is
- *               filled with NaN. After a fault every later call that needs that device reports SOLVE_STATUS_DRIVER. Output
+ *               A call that is refused leaves output as it was. Where the driver fails halfway (SOLVE_STATUS_DRIVER, or OUT_OF_MEMORY
+ *               of its own), output may hold anything, in place x is lost with it, and where the device has had a fault, host output
+ *               is filled with NaN. After a fault every later call that needs that device reports SOLVE_STATUS_DRIVER. Output
  *               parameters are written on success only.
+ * Capture       While a stream that is not cudaStreamNonBlocking is captured, by whichever thread, CUDA lets nobody use the legacy
+ *               stream: solve, solve_block_create and calls with a null stream are SOLVE_STATUS_DRIVER then, and spoil the capture.
  * Reset         After a cudaDeviceReset solve begins anew. Of blocks from before it forward and update are SOLVE_STATUS_DRIVER.
  * fork          A child may use the CPU backend if no other thread was in a call when it was forked; and a GPU if its parent has made no
  *               CUDA call, as CUDA demands, nor one of this library that looks for a GPU.
@@ -284,11 +287,11 @@ solve_status solve_block_forward(solve_block *block,
 /**
  * Replaces a block's weights by others (SOLVE_WEIGHTS_LEN floats, on the block's device or on the host), in stream order: forwards enqueued
  * before it use the old ones, later ones the new. Device weights must stay as they are until the work enqueued on stream is done; host weights
- * may be reused on return. Captured graphs see the new weights too.
+ * may be reused on return. Captured graphs see the new weights too. Where an update fails halfway, forward is SOLVE_STATUS_DRIVER until one succeeds.
  *
  * SOLVE_STATUS_NULL_POINTER (block or weights), BAD_HANDLE, INVALID_ARGUMENT (device weights shorter than SOLVE_WEIGHTS_LEN floats, or a stream
- * given to a block on the CPU), MISALIGNED, MIXED_MEMORY (weights on another device than the block's), BAD_POINTER, OUT_OF_MEMORY (for a copy of
- * host weights), UNSUPPORTED (a stream of a green context, or host weights while stream is captured), DRIVER.
+ * given to a block on the CPU), MISALIGNED, MIXED_MEMORY (weights on another device than the block's), BAD_POINTER, OUT_OF_MEMORY,
+ * UNSUPPORTED (a stream of a green context, or host weights while stream is captured), DRIVER.
  *
  * The caller's part:
  * As for solve_block_forward.

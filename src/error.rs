@@ -72,6 +72,8 @@ pub enum Error {
     Lost { device: usize, cause: Box<Error> },
     #[error("device {device} was reset (cudaDeviceReset) after this block was created")]
     Reset { device: usize },
+    #[error("the block's weights are incomplete since an update failed half-way; update it again")]
+    Incomplete,
     #[error("{0}")]
     Unsupported(String),
     #[error("block {handle:#x} does not exist: never created, or already destroyed")]
@@ -95,7 +97,7 @@ impl Error {
             Self::BadPointer { .. } => SolveStatus::BadPointer,
             Self::OutOfMemory { .. } | Self::Exhausted { .. } => SolveStatus::OutOfMemory,
             Self::NoDevice(_) => SolveStatus::NoDevice,
-            Self::Driver { .. } | Self::Lost { .. } | Self::Reset { .. } => SolveStatus::Driver,
+            Self::Driver { .. } | Self::Lost { .. } | Self::Reset { .. } | Self::Incomplete => SolveStatus::Driver,
             Self::Unsupported(_) => SolveStatus::Unsupported,
             Self::BadHandle { .. } => SolveStatus::BadHandle,
         }
@@ -106,8 +108,11 @@ impl Error {
     pub fn is_fault(&self) -> bool {
         match self {
             Self::Lost { .. } => true,
-            // Uncorrectable ECC and NVLink errors, a destroyed context, and the faults of kernels from illegal address to launch failure.
-            Self::Driver { code, .. } => matches!(code, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721),
+            // Uncorrectable ECC and NVLink errors, the faults of kernels from illegal address to launch failure, and of other clients of MPS or devices. Not 709,
+            // a destroyed context: that is what the driver says of a stream that is gone, too, and of a reset `Device::is_reset` knows.
+            Self::Driver { code, .. } => {
+                matches!(code, 214 | 220 | 226 | 700 | 702 | 710 | 714..=719 | 721 | 810 | 911)
+            }
             _ => false,
         }
     }

@@ -170,11 +170,11 @@ pub unsafe extern "C-unwind" fn solve_block_forward(
 
 /// Replaces a block's weights by others (SOLVE_WEIGHTS_LEN floats, on the block's device or on the host), in stream order: forwards enqueued
 /// before it use the old ones, later ones the new. Device weights must stay as they are until the work enqueued on stream is done; host weights
-/// may be reused on return. Captured graphs see the new weights too.
+/// may be reused on return. Captured graphs see the new weights too. Where an update fails halfway, forward is SOLVE_STATUS_DRIVER until one succeeds.
 ///
 /// SOLVE_STATUS_NULL_POINTER (block or weights), BAD_HANDLE, INVALID_ARGUMENT (device weights shorter than SOLVE_WEIGHTS_LEN floats, or a stream
-/// given to a block on the CPU), MISALIGNED, MIXED_MEMORY (weights on another device than the block's), BAD_POINTER, OUT_OF_MEMORY (for a copy of
-/// host weights), UNSUPPORTED (a stream of a green context, or host weights while stream is captured), DRIVER.
+/// given to a block on the CPU), MISALIGNED, MIXED_MEMORY (weights on another device than the block's), BAD_POINTER, OUT_OF_MEMORY,
+/// UNSUPPORTED (a stream of a green context, or host weights while stream is captured), DRIVER.
 ///
 /// # Safety
 /// As for solve_block_forward.

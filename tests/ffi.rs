@@ -331,14 +331,15 @@ fn every_error_has_its_status() {
         (Error::NoDevice(String::new()), SolveStatus::NoDevice),
         (driver(700), SolveStatus::Driver),
         (Error::Reset { device: 0 }, SolveStatus::Driver),
+        (Error::Incomplete, SolveStatus::Driver),
         (Error::Lost { device: 0, cause: Box::new(driver(700)) }, SolveStatus::Driver),
     ] {
         assert_eq!(error.status(), status, "{error}");
     }
     // After a fault the device is lost; a stream or an argument that is wrong harms nobody else.
-    assert!([214, 220, 226, 700, 702, 709, 710, 714, 716, 719, 721].iter().all(|&code| driver(code).is_fault()));
+    assert!([214, 220, 226, 700, 702, 710, 714, 716, 719, 721, 810, 911].iter().all(|&code| driver(code).is_fault()));
     assert!(Error::Lost { device: 0, cause: Box::new(driver(700)) }.is_fault());
-    assert!([1, 2, 201, 400, 701, 801, 900].iter().all(|&code| !driver(code).is_fault()));
+    assert!([1, 2, 201, 400, 701, 709, 801, 900].iter().all(|&code| !driver(code).is_fault()));
     assert!(!Error::Reset { device: 0 }.is_fault());
 }
 

@@ -217,6 +217,10 @@ impl State {
         let outcome = call(Company { alone: self.is_alone(number), follows: self.latest.runs_on(number) });
         // After a failure too: part of the work may be running.
         let recorded = if end.always || self.count > 1 { end.event.record(stream) } else { Ok(()) };
+        if recorded.is_err() {
+            // Nobody could wait for it later: the event is still where it was.
+            let _ = wait(stream);
+        }
         self.latest.note(number);
         outcome.and(recorded)
     }

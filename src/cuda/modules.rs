@@ -39,12 +39,17 @@ impl Modules {
     pub fn function(&self, symbol: &str, shared: u32) -> Result<Function, Error> {
         let name = CString::new(symbol).unwrap_or_default();
         let mut function = ptr::null_mut();
-        let found = self.modules.iter().any(|&module| {
-            // SAFETY: a loaded module and a C string.
-            let result = unsafe { sys::cuModuleGetFunction(&mut function, module, name.as_ptr()) };
-            result == sys::CUresult::CUDA_SUCCESS
-        });
-        if !found {
+        for &module in &self.modules {
+            // It may have to bring the kernel to the device first (lazy loading), for which there may be no memory. SAFETY: a loaded module and a C string.
+            match unsafe { sys::cuModuleGetFunction(&mut function, module, name.as_ptr()) } {
+                sys::CUresult::CUDA_ERROR_NOT_FOUND => {}
+                result => {
+                    check("cuModuleGetFunction", result)?;
+                    break;
+                }
+            }
+        }
+        if function.is_null() {
             let arch = self.arch.name();
             return Err(Error::Unsupported(format!("kernel {symbol} is not in the {arch} files of this build")));
         }

@@ -41,6 +41,8 @@ struct Order {
     graphs: Graphs,
     /// Of the weights that the next call finds.
     alarms: Alarms,
+    /// An update has failed half-way, and none has come through since: the next call would find some of its weights and some of those before.
+    incomplete: bool,
 }
 
 /// What becomes of a call's launches.
@@ -70,7 +72,7 @@ impl Prepared {
             let scratch = Buffer::new(device, "scratch for x and output", options.max_tokens * D * size_of::<f32>())?;
             let (done, alarms) = (Arc::new(Event::new(device)?), Alarms::new(device, options.precision)?);
             device.launchers.note_end(&done);
-            let order = Mutex::new(Order { done, stream: None, graphs: Graphs::default(), alarms });
+            let order = Mutex::new(Order { done, stream: None, graphs: Graphs::default(), alarms, incomplete: false });
             let prepared = Self { device, options, workspace, scratch, order };
             prepared.update(weights, Stream::LEGACY)?;
             wait(Stream::LEGACY)?;
@@ -95,8 +97,14 @@ impl Prepared {
                     source.address = copy.address() as usize;
                 }
                 order.alarms.forget(run == Run::Captured);
+                if run == Run::Captured {
+                    return self.prepare(&source, stream);
+                }
+                order.incomplete = true;
                 self.prepare(&source, stream)?;
-                order.alarms.copy(self.workspace.parts().alarms, stream)
+                order.alarms.copy(self.workspace.parts().alarms, stream)?;
+                order.incomplete = false;
+                Ok(())
             })
         })
     }
@@ -128,6 +136,9 @@ impl Prepared {
         self.device
             .run(|| {
                 self.in_order(stream, on_host.then_some("x and output"), |stream, order, run| {
+                    if order.incomplete {
+                        return Err(Error::Incomplete);
+                    }
                     // A captured graph may be launched on any later weights.
                     let must_rescue = if run == Run::Captured { None } else { order.alarms.must_rescue() };
                     let shape = self.shape(tokens.batch, tokens.seq_len, must_rescue);

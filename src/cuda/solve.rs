@@ -8,8 +8,9 @@ use super::driver::Driver;
 use super::event::Event;
 use super::graph::Graphs;
 use super::launchers::End;
-use super::memory::{Buffer, copy_in, staged, wait};
+use super::memory::{Buffer, copy_in, fill, staged, wait};
 use super::pointer::{Place, common_place};
+use super::rescue::ALARMS;
 use super::workspace::{Parts, Purpose, Workspace};
 use crate::dims::D;
 use crate::error::Error;
@@ -30,6 +31,8 @@ pub struct Solver {
     done: Option<Arc<Event>>,
     scratch: Option<Buffer>,
     weights: Option<Buffer>,
+    /// A call has failed: alarms may be raised that say nothing of the next one's weights.
+    stale_alarms: bool,
 }
 
 /// Runs the block once on the device that holds the buffers, or for buffers on the host on the current one.
@@ -116,8 +119,14 @@ impl Solver {
         device.launchers.enqueue(stream, end, |company| {
             staged(tokens, on_host, scratch, stream, |x, output| {
                 let buffers = Buffers::new(x, output, weights_at, &shape, parts);
+                if self.stale_alarms {
+                    fill(parts.alarms, 0, ALARMS * size_of::<u32>(), stream)?;
+                }
+                self.stale_alarms = true;
                 // SAFETY: the caller's spans were checked for their length, the workspace has room for the rows.
-                unsafe { self.graphs.run(device, shape, &buffers, (stream, 0), company) }
+                unsafe { self.graphs.run(device, shape, &buffers, (stream, 0), company) }?;
+                self.stale_alarms = false;
+                Ok(())
             })
         })
     }

@@ -7,6 +7,7 @@ mod block;
 mod calls;
 #[path = "../common/mod.rs"]
 mod common;
+mod failures;
 mod intermediates;
 mod lifetimes;
 #[path = "../cpu/oracle.rs"]
@@ -63,6 +64,10 @@ fn main() -> std::process::ExitCode {
         push("block::long_keys", block::long_keys);
         push("block::long_query", block::long_query);
         push("block::long_sequence", block::long_sequence);
+        push("failures::update_half_way", failures::update_half_way);
+        push("failures::solve_half_way", failures::solve_half_way);
+        push("failures::no_memory_for_a_kernel", failures::no_memory_for_a_kernel);
+        push("failures::stream_that_is_gone", failures::stream_that_is_gone);
         push("precision::exact", precision::exact);
         push("precision::exact_of_many_rows", precision::exact_of_many_rows);
         push("precision::exact_on_uneven_weights", precision::exact_on_uneven_weights);
