@@ -68,6 +68,8 @@ pub fn compile(source: &Path, folder: &Path, gpu: Option<&Gpu>) -> Result<PathBu
     command.arg(format!("-gencode=arch=compute_{arch},code=sm_{arch}"));
     command.args(libraries(&nvcc));
     command.arg("-o").arg(&library).arg(source);
+    // What it leaves when it is ended goes with the folder.
+    command.env("TMPDIR", folder);
     let output = command.output().map_err(|e| load(format!("{} cannot be run: {e}", nvcc.display())))?;
     if output.status.success() {
         return Ok(library);

@@ -80,6 +80,8 @@ fn root() -> Result<PathBuf, Failure> {
 fn build(script: &Path, folder: &Path, device: Option<&str>) -> Result<(), Failure> {
     let mut command = Command::new(script);
     command.arg(folder).args(device);
+    // What a compiler leaves when it is ended goes with the folder around this one.
+    command.envs(folder.parent().map(|around| ("TMPDIR", around)));
     if let Some(nvcc) = compiler::find() {
         command.env("NVCC_FLAGS", compiler::libraries(&nvcc).unwrap_or_default()).env("NVCC", nvcc);
     }

@@ -126,7 +126,7 @@ impl Session {
                 let hint = waits_in_vain(!scope::available() && self.has_children());
                 self.end();
                 let seconds = timeout.as_secs_f64();
-                return Err(Failure::new(Reason::Timeout, format!("no return within {seconds:.0} s{hint}")));
+                return Err(Failure::new(Reason::Timeout, format!("no return within {seconds} s{hint}")));
             }
         }
     }
@@ -151,13 +151,8 @@ impl Session {
         };
         self.end();
         let mut message = status.map_or_else(|| "it closed the reply channel".to_string(), told);
-        let said = self.said();
-        if let Some(last) = said.lines().rev().find(|line| !line.trim().is_empty()) {
-            // Of the runtime below the candidate, which it knows nothing of.
-            let thrown = last.contains("Rust cannot catch foreign exceptions");
-            let words =
-                || format!("its last words: {}", plain::line(last.trim()).chars().take(200).collect::<String>());
-            message.push_str(&format!("; {}", if thrown { "a C++ exception left it".into() } else { words() }));
+        if let Some(words) = last_words(&self.said()) {
+            message.push_str(&format!("; {words}"));
         }
         Failure::new(Reason::Crash, message)
     }
@@ -258,6 +253,23 @@ fn drain(mut pipe: impl Read + Send + 'static, said: Arc<Mutex<Vec<u8>>>) -> Joi
     })
 }
 
+/// What the runtime below the candidate says, which the candidate knows nothing of.
+pub const THROWN: &str = "Rust cannot catch foreign exceptions";
+
+/// What a process that has ended said of it: a panic of Rust in its own words, which many lines of its runtime's follow, or else the last line.
+fn last_words(said: &str) -> Option<String> {
+    let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let last = *lines.last()?;
+    if last.contains(THROWN) {
+        return Some("a C++ exception left it".into());
+    }
+    let ends_a_panic = last.contains("non-unwinding panic. aborting");
+    let panic = lines.iter().position(|line| line.contains(" panicked at ")).filter(|_| ends_a_panic);
+    let words =
+        panic.map_or_else(|| last.to_string(), |at| lines[at..].iter().take(2).copied().collect::<Vec<_>>().join(" "));
+    Some(format!("its last words: {}", plain::line(&words).chars().take(200).collect::<String>()))
+}
+
 /// Of a process that waits for one that it tried to end.
 fn waits_in_vain(it_may: bool) -> &'static str {
     if it_may {
@@ -292,6 +304,20 @@ fn signal_name(signal: i32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_panic_is_told_in_its_own_words() {
+        let said = "loaded\n\nthread '<unnamed>' (7) panicked at a.rs:2:5:\nindex out of range\nstack backtrace:\n   0: solve\n\n\
+            thread '<unnamed>' (7) panicked at core/panicking.rs:225:5:\npanic in a function that cannot unwind\n\
+            thread caused non-unwinding panic. aborting.\n";
+        let panic = "its last words: thread '<unnamed>' (7) panicked at a.rs:2:5: index out of range";
+        assert_eq!(last_words(said).as_deref(), Some(panic));
+        assert_eq!(
+            last_words("thread 'a' panicked at b:\nc\nbad size\n\n").as_deref(),
+            Some("its last words: bad size")
+        );
+        assert_eq!(last_words("\n"), None);
+    }
 
     #[test]
     fn no_choice_of_the_callers_shell_reaches_a_candidate() {

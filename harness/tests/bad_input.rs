@@ -25,6 +25,10 @@ fn every_bad_input_has_its_exit_code_and_its_words() {
     let (object, no_extern) = (path("base.o"), path("no_extern.so"));
     build("CC", "cc", &["-c", &path("base.c"), "-o", &object]);
     build("CXX", "c++", &["-x", "c++", "-shared", "-fPIC", &path("base.c"), "-o", &no_extern]);
+    // Neither const nor __restrict__ is part of what is asked for.
+    write("no_const.cc", "void solve(float* x, float* output, float* weights, int seq_len) {}\n");
+    let no_const = path("no_const.so");
+    build("CXX", "c++", &["-shared", "-fPIC", &path("no_const.cc"), "-o", &no_const]);
     let honest = candidate("honest_plain", &folder);
     let data = compiled("data", "int solve = 5;\n", &folder);
     let takes = "const float* x, float* output, const float* weights, int seq_len";
@@ -49,7 +53,7 @@ fn every_bad_input_has_its_exit_code_and_its_words() {
     let short = ["--device", "cpu", "--suite", "official", "--max-case", "2", "--no-timing"];
     let (pipe, source_pipe) = (path("pipe.so"), path("pipe.cu"));
     assert!(Command::new("mkfifo").args([&pipe, &source_pipe]).status().expect("mkfifo").success());
-    let table: [(&[&str], i32, &str); 30] = [
+    let table: [(&[&str], i32, &str); 31] = [
         (&[&missing], 10, "cannot be loaded: No such file"),
         (&[&text], 10, "cannot be loaded: it is no library"),
         (&[&empty], 10, "cannot be loaded: it is no library"),
@@ -65,6 +69,7 @@ fn every_bad_input_has_its_exit_code_and_its_words() {
         (&[&object], 10, "cannot be loaded: it is an object file"),
         (&[&no_solve], 10, "has no symbol solve"),
         (&[&no_extern], 10, "declare it extern \"C\""),
+        (&[&no_const], 10, "declare it extern \"C\""),
         (&[&honest, "--api", "prepared"], 10, "has no symbol solve_block_create"),
         (&[&half_handle, "--api", "prepared"], 10, "has no symbol solve_block_forward"),
         (&[&half_handle], 13, "it exports a part of a handle only, without solve_block_forward, solve_block_update"),
@@ -108,6 +113,50 @@ fn an_exception_that_nobody_catches_is_called_one() {
     build("CXX", "c++", &["-shared", "-fPIC", &path("throws.cc"), "-o", &path("throws.so")]);
     let (code, said) = graded(&[&path("throws.so"), "--device", "cpu", "--suite", "official", "--no-timing"]);
     assert!(code == 11 && said.contains("SIGABRT (it gave up); a C++ exception left it"), "{code}:\n{said}");
+    assert!(!said.contains("Rust"), "{said}");
+}
+
+/// All have passed by then.
+#[test]
+fn whoever_fails_in_a_comparison_is_named() {
+    let folder = folder("compared");
+    let honest = candidate("honest_plain", &folder);
+    let (late, beside) = (folder.join("late.so"), folder.join("late.c"));
+    let source = "#include <stdlib.h>\n#include \"candidate.h\"\nvoid solve(const float* x, float* output, const float* weights, int seq_len) {\n\
+        static int calls; if (calls++ == 0 && seq_len == 3) abort(); honest_block(x, output, weights, seq_len); }\n";
+    std::fs::write(&beside, source).expect("a file for the test");
+    let common = Path::new(env!("CARGO_MANIFEST_DIR")).join("redteam/common");
+    let [include, block] = [format!("-I{}", common.display()), common.join("honest.c").display().to_string()];
+    let late = late.to_str().expect("a path in UTF-8");
+    build("CC", "cc", &["-O3", "-shared", "-fPIC", &include, &beside.display().to_string(), &block, "-o", late, "-lm"]);
+    let short =
+        ["--device", "cpu", "--suite", "official", "--max-case", "1", "--seq", "3", "--quick", "--weights", "fresh"];
+    let (code, said) = graded(&[&[honest.as_str(), late], &short[..]].concat());
+    assert!(code == 11 && said.contains("late.so: killed by SIGABRT"), "{code}:\n{said}");
+}
+
+/// As it was given.
+#[test]
+fn a_time_limit_is_told_with_its_fraction() {
+    let folder = folder("hangs");
+    let hangs = compiled("hangs", "void solve(void) { for (;;) __asm__(\"pause\"); }\n", &folder);
+    let (code, said) = graded(&[&hangs, "--device", "cpu", "--suite", "official", "--no-timing", "--timeout", "0.3"]);
+    assert!(code == 19 && said.contains("no return within 0.3 s"), "{code}:\n{said}");
+}
+
+/// Words of a candidate are no marks in the report, which could hide what is said of the others.
+#[test]
+fn markdown_shows_the_words_of_a_candidate_as_they_are() {
+    let folder = folder("marks");
+    let path = |name: &str| folder.join(name).to_str().expect("a path in UTF-8").to_string();
+    let says = "#include <stdio.h>\n#include <stdlib.h>\nvoid solve(void) { fprintf(stderr, \"<details> **won**\\n\"); abort(); }\n";
+    let library = compiled("a_b|c", says, &folder);
+    let (code, said) =
+        graded(&[&library, "--device", "cpu", "--suite", "official", "--no-timing", "--md", &path("r.md")]);
+    let report = std::fs::read_to_string(path("r.md")).expect("a report");
+    assert!(code == 11 && said.contains("<details> **won**"), "{code}:\n{said}");
+    assert!(report.contains(r"## a\_b\|c.so") && report.contains(r"\<details\> \*\*won\*\*"), "{report}");
+    assert!(!report.replace(r"\<", "").contains('<'), "{report}");
 }
 
 /// What is wrong has a place, the first there is.

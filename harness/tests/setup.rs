@@ -108,6 +108,19 @@ fn what_is_built_is_what_is_run_wherever_settings_say_to_build() {
     }
 }
 
+/// A shell looks there for a folder whose name has no dot in front, and prints what it finds.
+#[test]
+fn a_search_path_for_folders_leads_nowhere_else() {
+    let root = tree_with("cdpath", &["harness/run", "harness/bundle"]);
+    for (name, arguments) in [("harness/run", &[][..]), ("harness/bundle", &["--prefix", "installed"])] {
+        let mut bash = Command::new("bash");
+        bash.arg(name).args(arguments).current_dir(&root).env("CDPATH", ".").env("SOLVE_NO_CUDA", "1");
+        bash.env("PATH", format!("{}:/usr/bin:/bin", root.join("bin").display())).env_remove("CARGO_TARGET_DIR");
+        let output = bash.env("LOG", root.join("log")).output().expect("a shell");
+        assert!(output.status.success(), "{name}: {output:?}");
+    }
+}
+
 #[test]
 fn scripts_refuse_what_they_do_not_know() {
     let root = tree_with("unknown", &["harness/bundle", "tests/run"]);

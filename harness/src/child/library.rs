@@ -56,8 +56,12 @@ pub struct Candidate {
 /// The functions of a handle that are called here.
 pub const HANDLE: [&str; 3] = ["solve_block_create", "solve_block_forward", "solve_block_update"];
 
-/// What a C++ compiler calls the function where nothing tells it that C is to call it.
-const CPP_SOLVE: &str = "_Z5solvePKfPfS0_i";
+/// What a C++ compiler calls the function where nothing tells it that C is to call it, whichever of its pointers are to const and whatever kind of number a
+/// length is.
+fn cpp_names() -> impl Iterator<Item = String> {
+    let pointers = ["PKfPfS0_", "PfS_S_", "PKfPfS1_", "PfS_PKf"];
+    pointers.into_iter().flat_map(|pointers| ["i", "j", "l", "m"].map(|length| format!("_Z5solve{pointers}{length}")))
+}
 
 fn load_failed(message: String) -> Failure {
     Failure::new(Reason::Load, message)
@@ -85,9 +89,10 @@ impl Candidate {
             .map_err(|e| load_failed(format!("{} cannot be loaded: {}", path.display(), told(&e))))?;
         let load_ms = start.elapsed().as_secs_f64() * 1e3;
         let missing = |name: &str| load_failed(format!("{} has no symbol {name}", path.display()));
-        let solve = symbol(&library, "solve").ok_or_else(|| match symbol::<Solve>(&library, CPP_SOLVE) {
-            Some(_) => missing("solve, but a C++ function of that name: declare it extern \"C\""),
-            None => missing("solve"),
+        let cpp = || cpp_names().any(|name| symbol::<Solve>(&library, &name).is_some());
+        let solve = symbol(&library, "solve").ok_or_else(|| match cpp() {
+            true => missing("solve, but a C++ function of that name: declare it extern \"C\""),
+            false => missing("solve"),
         })?;
         let lacks: Vec<String> =
             HANDLE.iter().filter(|name| symbol::<Text>(&library, name).is_none()).map(ToString::to_string).collect();

@@ -3,17 +3,30 @@
 use std::fmt::Write;
 
 use super::{Candidate, Report};
+use crate::plain::line;
+
+/// Words of others in a line of the report, shown as they are: none is a mark, a link, or a tag, which could hide the rest of the page.
+fn shown(words: &str) -> String {
+    let mark = |c: char| "\\`*_[]<>&|~#".contains(c);
+    line(words).chars().flat_map(|c| mark(c).then_some('\\').into_iter().chain([c])).collect()
+}
 
 /// The whole file.
 pub fn render(report: &Report) -> String {
     let mut out = String::new();
     let machine = report.machine.gpu.as_ref().unwrap_or(&report.machine.cpu);
     let _ = writeln!(out, "# Grades of {}\n\n{machine}, suite {}, seed {}\n", report.date, report.suite, report.seed);
-    let _ = writeln!(out, "Outcome of the run: {}\n", report.ending());
+    let _ = writeln!(out, "Outcome of the run: {}\n", shown(&report.ending()));
     for c in &report.candidates {
         let passed = c.accuracy.iter().filter(|r| r.pass).count();
-        let _ = writeln!(out, "## {}\n", c.name);
-        let _ = writeln!(out, "**{}** (exit code {}): {}\n", c.verdict.reason, c.verdict.exit_code, c.verdict.message);
+        let _ = writeln!(out, "## {}\n", shown(&c.name));
+        let _ = writeln!(
+            out,
+            "**{}** (exit code {}): {}\n",
+            c.verdict.reason,
+            c.verdict.exit_code,
+            shown(&c.verdict.message)
+        );
         printed(&mut out, c);
         if !c.accuracy.is_empty() {
             let _ = writeln!(out, "{passed} of {} cases right.", c.accuracy.len());
@@ -37,7 +50,7 @@ pub fn render(report: &Report) -> String {
         out.push('\n');
     }
     for comparison in &report.comparisons {
-        let _ = writeln!(out, "- {}", comparison.sentence());
+        let _ = writeln!(out, "- {}", shown(&comparison.sentence()));
     }
     out
 }

@@ -19,6 +19,7 @@ use crate::machine::Machine;
 use crate::plain::line;
 use crate::protocol::Loaded;
 use crate::reason::{Failure, Reason};
+use crate::session::THROWN;
 use crate::stats::Summary;
 use crate::versus::Comparison;
 
@@ -86,7 +87,7 @@ impl Candidate {
         if self.verdict.reason == Reason::Pass {
             return Vec::new();
         }
-        let lines = self.said.lines().map(str::trim).filter(|line| !line.is_empty());
+        let lines = self.said.lines().map(str::trim).filter(|line| !line.is_empty() && !line.contains(THROWN));
         let mut lines: Vec<String> = lines.map(|l| line(l).chars().take(CHARACTERS).collect()).collect();
         lines.pop_if(|last| self.verdict.message.ends_with(&format!("its last words: {last}")));
         lines.split_off(lines.len().saturating_sub(LINES))

@@ -125,6 +125,8 @@ pub struct Rig {
     pub crossing: &'static str,
     /// What the library says of itself.
     pub loaded: Loaded,
+    /// The library's path, to be told by where there are several.
+    pub path: String,
 }
 
 /// A process that has the region.
@@ -190,6 +192,7 @@ impl Rig {
             timeout: setup.timeout,
             crossing: crossing.name(),
             loaded,
+            path: lib.path.display().to_string(),
         })
     }
 

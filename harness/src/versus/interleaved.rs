@@ -106,11 +106,14 @@ impl<'a, 'b> Contest<'a, 'b> {
     ) -> Result<Self, Failure> {
         let bases = bank.bases(seq);
         let mut shapes = Vec::new();
-        for rig in rigs.iter_mut() {
-            let content = bases[0].fresh_tokens(stream.child(1));
+        let content = bases[0].fresh_tokens(stream.child(1));
+        let first = |rig: &mut Rig| {
             content.judge(&rig.call(&content, &Manner::CAREFUL)?.accuracy)?;
             let run = plan.device == Device::Cuda;
-            shapes.push(run.then(|| timing::shape(rig, &content).map(Shape::halved)).transpose()?);
+            run.then(|| timing::shape(rig, &content).map(Shape::halved)).transpose()
+        };
+        for rig in rigs.iter_mut() {
+            shapes.push(first(rig).map_err(|failure| failure.during(&rig.path))?);
         }
         let anew = |k: usize| {
             let weights = bases[k % bases.len()].fresh(stream.child(2).child(k as u64)).weights;
@@ -154,15 +157,16 @@ impl<'a, 'b> Contest<'a, 'b> {
         let mut times = vec![None; self.rigs.len()];
         for k in s.child(1).permutation(self.rigs.len()) {
             let (k, api) = (k as usize, self.api);
-            self.rigs[k].move_weights();
-            times[k] = match self.shapes[k] {
-                Some(shape) => timing::run(self.rigs[k], &content, shape, api, s.child(2))?,
-                None => {
-                    let done = self.rigs[k].call(&content, &Manner::CAREFUL)?;
+            let (rig, shape) = (&mut *self.rigs[k], self.shapes[k]);
+            rig.move_weights();
+            let timed = match shape {
+                Some(shape) => timing::run(rig, &content, shape, api, s.child(2)),
+                None => rig.call(&content, &Manner::CAREFUL).and_then(|done| {
                     content.judge(&done.accuracy)?;
-                    Some(done.us())
-                }
+                    Ok(Some(done.us()))
+                }),
             };
+            times[k] = timed.map_err(|failure| failure.during(&rig.path))?;
         }
         Ok(times.into_iter().collect())
     }
