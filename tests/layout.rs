@@ -409,7 +409,9 @@ fn exact_forms(nvcc: &Path) {
             ("EXACT_PER_ROW", form.per_row),
         ]
         .map(|(name, value)| (format!("{space}::{name}"), value));
-        let prepared = (arch == Arch::Sm90a).then(|| (format!("{space}::EXACT_PREPARED"), form.prepared));
+        let prepared = [("EXACT_PREPARED", form.prepared), ("AT_ROWS", exact::PLAIN)];
+        let prepared = prepared.map(|(name, value)| (format!("{space}::{name}"), value));
+        let prepared = prepared.into_iter().filter(|_| arch == Arch::Sm90a);
         // What src/cuda/exact/mod.rs writes into the arguments.
         let arguments = [
             ("sizeof(ExactArgs)", 72),

@@ -71,10 +71,28 @@ fn few_rows_are_one_resident_launch() {
         let fewest = FEW.iter().chain(&FEW_IN_FP32).map(|form| form.rows).filter(|&rows| rows >= shape.rows()).min();
         assert!(form.single || Some(form.rows) <= fewest.max(Some(8)), "{shape:?} in {launch:?}");
         assert!(!form.single || shape.seq_len == 1, "{shape:?} in {launch:?}");
-        let may_be_single = shape.seq_len == 1 && shape.rows() <= if shape.prepared { 8 } else { 1 };
+        let may_be_single = shape.seq_len == 1 && shape.rows() <= if in_fp32(&shape) { 1 } else { 8 };
         assert_eq!(form.single, may_be_single && (shape.prepared || in_fp32(&shape)), "{shape:?} in {launch:?}");
         assert!(launch.grid[0] as usize <= sms, "all blocks at once: {launch:?} on {sms}");
     }
+}
+
+/// In exact the fewest rows, of handles too, and where the weights come with the call one row in each precision; but nobody who takes the place of fast kernels.
+#[test]
+fn the_fewest_rows_are_computed_in_fp32() {
+    let most = |precision, prepared, rescued| {
+        let shape = |batch, seq_len| {
+            let (causal, guarded) = (seq_len % 2 == 0, false);
+            in_fp32(&Shape { batch, seq_len, causal, prepared, precision, guarded, rescued })
+        };
+        let most = (1..=FEW_ROWS).take_while(|&rows| shape(1, rows)).count();
+        assert!((1..=FEW_ROWS).all(|rows| shape(rows, 1) == (rows <= most)), "{precision:?} {prepared} {rescued}");
+        most
+    };
+    use SolvePrecision::{Auto, Exact, Fast};
+    assert_eq!([Fast, Auto, Exact].map(|precision| most(precision, false, false)), [1, 1, 8]);
+    assert_eq!([Fast, Auto, Exact].map(|precision| most(precision, true, false)), [0, 0, 8]);
+    assert_eq!([most(Exact, false, true), most(Exact, true, true)], [0, 0]);
 }
 
 #[test]
@@ -432,8 +450,10 @@ fn every_form_is_chosen_somewhere() {
     let rows = (1..4300).chain((4300..40_000).step_by(97)).chain([65_536, 131_072, 1 << 20]);
     for seq_len in rows {
         for sms in 78..=144 {
+            // In precision exact these launches are of the fewest rows only.
+            let (fast, exact) = (SolvePrecision::Fast, SolvePrecision::Exact);
+            let precision = if seq_len <= 8 && sms % 4 < 2 { exact } else { fast };
             for (prepared, causal) in [(false, false), (true, false), (true, true)] {
-                let precision = SolvePrecision::Fast;
                 let shape = Shape { batch: 1, seq_len, causal, prepared, precision, guarded: true, rescued: false };
                 let launches = forward(chip(sms), shape, (seq_len + sms) % 2 == 0);
                 chosen.extend(launches.into_iter().map(|launch| launch.kernel));

@@ -2,7 +2,7 @@
    could be rounded. Every precision is served alike then, and the weights may be anything that fp32 can hold: nothing
    about them need be watched, and nothing follows that would compute the call again.
 
-   One sequence, not causal. SINGLE: one token, whose attention is V, because the softmax over a single key is 1; Q and K
+   SINGLE: one token, whose attention is V, because the softmax over a single key is 1; Q and K
    are not computed, and W_proj has a place of its own.
 
    A warp has 64 of K, a lane (g, t) of it the numbers that it would have as B of the MMA (stream.cuh): rows of the slice
@@ -99,8 +99,8 @@ class Columns {
 
 /* Attention of one head for all rows by its warp: chunks of O as V's. */
 __device__ __forceinline__ void attention_in_fp32(const float4 (&q)[4], const float4 (&k)[4], const float4 (&v)[4],
-                                                  int rows, Activations<false> keys, Activations<false> values,
-                                                  float4 (&o)[4]) {
+                                                  int rows, Keys seen, Activations<false> keys,
+                                                  Activations<false> values, float4 (&o)[4]) {
 #pragma unroll
   for (int s = 0; s < 4; ++s) keys.put(s, k[s]), values.put(s, v[s]);
   __syncwarp();
@@ -112,14 +112,15 @@ __device__ __forceinline__ void attention_in_fp32(const float4 (&q)[4], const fl
     float sum = 0;
 #pragma unroll
     for (int s = 0; s < 4; ++s) sum = dot(q[s], keys.at(key, s), sum);
-    p[key] = quad_sum(sum);
+    sum = quad_sum(sum);
+    if (seen.sees(key)) p[key] = sum;
     top = fmaxf(top, p[key]);
   }
 #pragma unroll
   for (int s = 0; s < 4; ++s) o[s] = make_float4(0, 0, 0, 0);
 #pragma unroll
   for (int key = 0; key < FP32_ROWS; ++key) {
-    if (key >= rows) continue;
+    if (key >= rows || !seen.sees(key)) continue;
     const float share = exp2f((p[key] - top) * SCORE_SCALE);
     total += share;
 #pragma unroll
@@ -230,7 +231,7 @@ __device__ __forceinline__ void compute_in_fp32(const Call<W>& call, Shared<1, W
       float4 of[3][4];
 #pragma unroll
       for (int i = 0; i < 12; ++i) of[i / 4][i % 4] = floats(in[i]);
-      attention_in_fp32(of[0], of[1], of[2], rows, a, Activations<false>(shared.rows_of(warp) + FP32_ROWS * 16), o);
+      attention_in_fp32(of[0], of[1], of[2], rows, Keys(row, rows, call.seq_len, call.causal), a, Activations<false>(shared.rows_of(warp) + FP32_ROWS * 16), o);
       __syncwarp();  // K has been read
     }
 #pragma unroll

@@ -1,6 +1,6 @@
 /* The kernels for few rows on sm_90a; block.cuh describes them. _1, _8, _16, _32: up to so many rows. _8x1: up to
    eight sequences of one token. small_f32, small_fp32: weights aligned to 16 bytes, through tensor maps; _unaligned:
-   aligned to 4. small_prepared: from small_prepare's. small_fp32: products in fp32, one sequence, not causal. */
+   aligned to 4. small_prepared: from small_prepare's. small_fp32: products in fp32. */
 #include "small/block.cuh"
 #include "small/packed.cuh"
 #include "small/stream.cuh"
@@ -47,15 +47,16 @@ static_assert(sizeof(small::Workspace) == 3000320 && sizeof(small::Prepared) == 
 #define IN_FP32(SINGLE, ROWS)                                                                                          \
   extern "C" __global__ void __launch_bounds__(small::BLOCK, 1)                                                        \
       small_fp32_##ROWS(const float* x, float* output, const float* weights, small::Workspace* workspace, int rows,    \
-                        const __grid_constant__ small::ExactWeights::Matrices maps) {                                  \
+                        int seq_len, int causal, const __grid_constant__ small::ExactWeights::Matrices maps) {         \
     small::block<1, 1, SINGLE, small::ExactWeights>(                                                                   \
-        {x, output, maps, vectors_of(weights), *workspace, rows, rows, false, nullptr, nullptr});                      \
+        {x, output, maps, vectors_of(weights), *workspace, rows, seq_len, causal != 0, nullptr, nullptr});             \
   }                                                                                                                    \
   extern "C" __global__ void __launch_bounds__(small::BLOCK, 1) small_fp32_unaligned_##ROWS(                           \
-      const float* x, float* output, const float* weights, small::Workspace* workspace, int rows) {                    \
+      const float* x, float* output, const float* weights, small::Workspace* workspace, int rows, int seq_len,         \
+      int causal) {                                                                                                    \
     const small::UnalignedExactWeights::Matrices from{weights};                                                        \
     small::block<1, 1, SINGLE, small::UnalignedExactWeights>(                                                          \
-        {x, output, from, vectors_of(weights), *workspace, rows, rows, false, nullptr, nullptr});                      \
+        {x, output, from, vectors_of(weights), *workspace, rows, seq_len, causal != 0, nullptr, nullptr});             \
   }
 
 FROM_F32(1, 1, 8)

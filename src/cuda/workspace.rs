@@ -259,8 +259,9 @@ impl Sizes {
         let form = exact::form(arch);
         let exact = form.fixed + if prepared { form.prepared } else { 0 };
         let exact_rows = whole_tiles * form.per_row;
+        let few = if hopper { FEW_BYTES } else { 0 };
         if purpose == Purpose::Prepared(SolvePrecision::Exact) {
-            let [packed, qkv_transposed, vectors, few, few_weights, flags, x_copy] = [0; 7];
+            let [packed, qkv_transposed, vectors, few_weights, flags, x_copy] = [0; 6];
             return Self { packed, qkv_transposed, vectors, few, few_weights, exact, rows: exact_rows, flags, x_copy };
         }
         // A prepared block that never has more than a few rows needs its weights in one fast form only.
@@ -271,7 +272,7 @@ impl Sizes {
             packed: if only_few { 0 } else { packed::LEN * F16 },
             qkv_transposed: if hopper && prepared && !only_few { D * QKV * F16 } else { 0 },
             vectors: vectors::LEN * F32,
-            few: if hopper { FEW_BYTES } else { 0 },
+            few,
             few_weights: if hopper && prepared { FEW_WEIGHTS_BYTES } else { 0 },
             exact,
             rows: (stages + shares).max(exact_rows),

@@ -38,6 +38,9 @@ pub struct Form {
 pub const FEW_ROWS: usize = 64;
 const FEW_PREPARED_ROWS: usize = 48;
 
+/// Where in its memory Hopper's has prepared weights as they came.
+pub const PLAIN: usize = 28_388_608;
+
 /// Threads of a block of that kernel.
 pub const FEW_THREADS: u32 = 512;
 

@@ -12,7 +12,7 @@ use super::plan::{
 use super::plan::{direct, product};
 use super::views::{self, slab};
 use crate::cuda::block::{Buffers, Shape};
-use crate::cuda::exact::Behind;
+use crate::cuda::exact::{self, Behind};
 use crate::cuda::launch::{Arguments, Edge, Residency, Step, pair};
 use crate::cuda::tensor_map::{Element, View};
 use crate::cuda::workspace::vectors;
@@ -388,25 +388,26 @@ impl<'a> Call<'a> {
         let from = if weights == FewWeights::Prepared { parts.few_weights } else { *from };
         let counts = [u64::from(self.rows()), self.shape.seq_len as u64, u64::from(self.shape.causal)];
         let arguments = Arguments::each(&[*x, *output, from, parts.few]).each_more(&counts).each_more(&[*x_copy]);
-        if weights == FewWeights::Aligned { self.streamed(arguments, &FEW[tile]) } else { Ok(arguments) }
+        if weights == FewWeights::Aligned { streamed(arguments, from, &FEW[tile]) } else { Ok(arguments) }
     }
 
     fn few_in_fp32(&self, aligned: bool, form: usize) -> Result<Arguments, Error> {
         let Buffers { x, output, weights, parts, .. } = self.buffers;
-        let arguments = Arguments::each(&[*x, *output, *weights, parts.few, u64::from(self.rows())]);
-        if aligned { self.streamed(arguments, &FEW_IN_FP32[form]) } else { Ok(arguments) }
+        let from = if self.shape.prepared { parts.exact + exact::PLAIN as u64 } else { *weights };
+        let counts = [u64::from(self.rows()), self.shape.seq_len as u64, u64::from(self.shape.causal)];
+        let arguments = Arguments::each(&[*x, *output, from, parts.few]).each_more(&counts);
+        if aligned { streamed(arguments, from, &FEW_IN_FP32[form]) } else { Ok(arguments) }
     }
+}
 
-    /// With the maps of the caller's weights.
-    fn streamed(&self, arguments: Arguments, tile: &FewTile) -> Result<Arguments, Error> {
-        let from = self.buffers.weights;
-        let [qkv, attn, fc, proj] = tile.boxes();
-        let maps = [
-            views::stream(from, W_QKV.offset, D, QKV, qkv).encode()?,
-            views::stream(from, W_ATTN.offset, D, D, attn).encode()?,
-            views::stream(from, W_FC.offset, D, FFN, fc).encode()?,
-            views::stream(from, W_PROJ.offset, FFN, D, proj).encode()?,
-        ];
-        Ok(arguments.maps(&maps.each_ref()))
-    }
+/// With the maps of fp32 weights.
+fn streamed(arguments: Arguments, from: u64, tile: &FewTile) -> Result<Arguments, Error> {
+    let [qkv, attn, fc, proj] = tile.boxes();
+    let maps = [
+        views::stream(from, W_QKV.offset, D, QKV, qkv).encode()?,
+        views::stream(from, W_ATTN.offset, D, D, attn).encode()?,
+        views::stream(from, W_FC.offset, D, FFN, fc).encode()?,
+        views::stream(from, W_PROJ.offset, FFN, D, proj).encode()?,
+    ];
+    Ok(arguments.maps(&maps.each_ref()))
 }

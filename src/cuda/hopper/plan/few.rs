@@ -86,11 +86,15 @@ impl FewWeights {
     }
 }
 
-/// Whether a call is computed in fp32, so that it is the same in every precision and nothing need watch its weights (cuda/small/fp32.cuh).
+/// Whether a call is computed in fp32 (cuda/small/fp32.cuh), so that nothing need watch its weights. A handle in exact has them in fp32, too.
 #[must_use]
 pub fn in_fp32(shape: &Shape) -> bool {
-    let most = if shape.precision == SolvePrecision::Exact { FEW_IN_FP32[1].rows } else { FAST_IN_FP32 };
-    !shape.prepared && !shape.rescued && shape.batch == 1 && !shape.causal && shape.rows() <= most
+    let most = match (shape.precision, shape.prepared) {
+        (SolvePrecision::Exact, _) => FEW_IN_FP32[1].rows,
+        (_, false) => FAST_IN_FP32,
+        (_, true) => 0,
+    };
+    !shape.rescued && shape.rows() <= most
 }
 
 pub(super) fn few(sms: usize, shape: Shape, aligned: bool) -> Launch {
