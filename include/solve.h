@@ -129,7 +129,8 @@ typedef enum {
 
 /**
  * Precision of the matrix products on a GPU. LayerNorm, softmax and the residual stream are fp32 in each; so are all sums. What fp32 arithmetic
- * computes as finite numbers comes out finite in each.
+ * computes as finite numbers comes out finite in each. On Hopper products are in fp32 themselves where solve has one token, in every precision, and up to
+ * eight tokens in exact.
  */
 typedef enum {
   /**
@@ -143,7 +144,7 @@ typedef enum {
   /**
    * fp16 operands in two halves, three products: relative L2 error of output - x at most the larger of 2e-5 and 3 times that of fp32 arithmetic.
    * Where some columns of V, or of the hidden layer, are more than 1e5 times as large as others that count, these may lose bits and the error is larger.
-   * On an H200 solve takes 1.3 to 2.8 times as long as in fast (1 to 4096 tokens, back to back).
+   * On an H200 solve takes up to 2.8 times as long as in fast (1 to 4096 tokens, back to back).
    */
   SOLVE_PRECISION_EXACT = 1,
   /**

@@ -1,7 +1,8 @@
 //! How accurately the GPU computes. The CPU backend is fp32 throughout and serves every precision.
 
 /// Precision of the matrix products on a GPU. LayerNorm, softmax and the residual stream are fp32 in each; so are all sums. What fp32 arithmetic
-/// computes as finite numbers comes out finite in each.
+/// computes as finite numbers comes out finite in each. On Hopper products are in fp32 themselves where solve has one token, in every precision, and up to
+/// eight tokens in exact.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SolvePrecision {
@@ -14,7 +15,7 @@ pub enum SolvePrecision {
     Fast = 0,
     /// fp16 operands in two halves, three products: relative L2 error of output - x at most the larger of 2e-5 and 3 times that of fp32 arithmetic.
     /// Where some columns of V, or of the hidden layer, are more than 1e5 times as large as others that count, these may lose bits and the error is larger.
-    /// On an H200 solve takes 1.3 to 2.8 times as long as in fast (1 to 4096 tokens, back to back).
+    /// On an H200 solve takes up to 2.8 times as long as in fast (1 to 4096 tokens, back to back).
     Exact = 1,
     /// As fast, but computed again as exact already where weights, biases, gamma or beta are too unusual (beyond those of a freshly initialised GPT-2)
     /// for fast to stay within 1e-3 + 1e-3 |reference|. The speed of fast on all others.

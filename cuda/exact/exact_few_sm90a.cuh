@@ -6,10 +6,10 @@
    W_proj's K is four units, and of the blocks that have them the last one to be ready adds them up. Every block normalises all rows for itself: that
    costs less than one more barrier. Rows come in chunks of CHUNK_ROWS.
 
-   H200, precision exact, 1, 4, 16, 32, 48 rows: 15.7, 20.5, 26.8, 35.3, 48.4 us; the same from split weights, as for more rows, 61, and before by fp32
-   multiply-adds alone 20, 26, 61 (up to 16 rows). From 17 rows on the chain of exact_chain_sm90a.cu is faster; what comes behind fast kernels and
-   computes a call again is one kernel, this one. Limiter: barriers and loads one after the other, then instructions: a tile of 16 rows takes 1.2 us in each
-   product. */
+   H200, 1, 4, 16, 32, 48 rows: 15.7, 20.5, 26.8, 35.3, 48.4 us; the same from split weights, as for more rows, 61, and before by fp32 multiply-adds alone
+   20, 26, 61 (up to 16 rows). Precision exact itself has small/fp32.cuh up to 8 rows and the chain of exact_chain_sm90a.cu from 17 on, which are faster;
+   what comes behind fast kernels and computes a call again is one kernel, this one. Limiter: barriers and loads one after the other, then instructions: a
+   tile of 16 rows takes 1.2 us in each product. */
 #pragma once
 
 #include "exact/exact_crew_sm90a.cuh"

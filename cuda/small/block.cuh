@@ -8,8 +8,10 @@
    used. Limiter: the exchanges of activations through L2, one after the other (up to 16 rows three, or four from fp32
    weights, whose proj is split; six above), and the bytes from L2 to the SMs, activations and weights together.
 
-   SINGLE: sequences of one token. The softmax over a single key is 1, so attention is V, and Q and K are not computed;
-   their weights are looked at for alarms only.
+   SINGLE: sequences of one token. The softmax over a single key is 1, so attention is V, and Q and K are not computed.
+
+   Here with fp16 operands, from prepared weights or from fp32 ones, which are watched on their way (watch.cuh);
+   fp32.cuh has the same in fp32.
 
    x is read before anything that output depends on is sent, and output is written after everything was received: they
    may be the same. `x_copy` gets x once more, `wake` tells what to do about unusual fp32 weights; both may be null. A

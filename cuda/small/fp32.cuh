@@ -1,6 +1,7 @@
-/* Up to FP32_ROWS tokens from the caller's weights, in fp32 throughout: so few rows are multiplied as fast as the weights
-   could be rounded. Every precision is served alike then, and the weights may be anything that fp32 can hold: nothing
-   about them need be watched, and nothing follows that would compute the call again.
+/* Up to FP32_ROWS tokens from fp32 weights, in fp32 throughout: one row is multiplied as fast as its weights could be
+   rounded, so that it serves every precision. The weights may be anything that fp32 can hold: nothing about them need be
+   watched, nothing follows that would compute the call again, and the launch may begin while the one before it ends
+   (src/cuda/lone.rs). Limiter: as in block.cuh, and multiply-adds, of which each row costs about 1 us (H200).
 
    SINGLE: one token, whose attention is V, because the softmax over a single key is 1; Q and K
    are not computed, and W_proj has a place of its own.

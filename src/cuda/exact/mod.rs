@@ -1,7 +1,7 @@
 //! The exact kernel: the whole block at nearly fp32's accuracy in one resident launch, with the same arguments on every architecture. It is the call
-//! itself in precision exact, but for the rows that Hopper has a chain of launches for. In the others it comes last and looks at the alarms: usually it
-//! ends at once, else it computes output again. Where the host knows that there are no alarms it does not come at all, and in a graph of `solve()` on
-//! Hopper it sleeps until a warp beside the last products wakes it ([`sleep`]).
+//! itself in precision exact, but on Hopper for the rows that there is a chain of launches for, and for the fewest, which cuda/small/fp32.cuh computes. In
+//! the others it comes last and looks at the alarms: usually it ends at once, else it computes output again. Where the host knows that there are no alarms
+//! it does not come at all, and in a graph of `solve()` on Hopper it sleeps until a warp beside the last products wakes it ([`sleep`]).
 
 pub mod chain;
 pub mod long;
