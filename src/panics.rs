@@ -35,3 +35,30 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
     let said = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     said.unwrap_or("no message").into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::hint::black_box;
+
+    thread_local! {
+        static PRINTED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    #[test]
+    fn a_panic_is_silent_in_a_call_alone() {
+        // What the first call finds.
+        let print = take_hook();
+        set_hook(Box::new(move |panic| {
+            PRINTED.set(PRINTED.get() + 1);
+            print(panic);
+        }));
+        assert_eq!(caught(|| 7), Ok(7));
+        assert_eq!(caught(|| -> u8 { panic!("words") }), Err("words".into()));
+        assert_eq!(caught(|| -> u8 { panic!("{} words", black_box(2)) }), Err("2 words".into()));
+        assert_eq!(caught(|| caught(|| -> u8 { panic!("inside") })), Ok(Err("inside".into())));
+        assert_eq!(PRINTED.get(), 0, "of a call");
+        assert!(catch_unwind(|| panic!("the caller's own")).is_err());
+        assert_eq!(PRINTED.get(), 1, "of the caller");
+    }
+}

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use solve::cuda::block::Shape;
 use solve::cuda::exact::chain;
-use solve::cuda::hopper::plan::{Chip, DIRECT_ROWS, FEW_ROWS, Kernel, SHARED_ROWS, forward};
+use solve::cuda::hopper::plan::{Chip, DIRECT_ROWS, FEW_IN_FP32, FEW_ROWS, Kernel, SHARED_ROWS, forward};
 use solve::precision::SolvePrecision;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -97,7 +97,8 @@ fn the_guide_has_the_lengths_of_the_plans() {
     let range = |rows: &[usize]| format!("| {} to {}", rows[0], rows[rows.len() - 1]);
     let rows = [
         range(&fused) + ", one sequence, not causal |",
-        format!("| 1 to {} (", chain.start() - 1),
+        format!("| 1 to {} | `small/fp32.cuh`", FEW_IN_FP32[1].rows),
+        format!("| {} to {} (", FEW_IN_FP32[1].rows + 1, chain.start() - 1),
         format!("| 1 to {FEW_ROWS} |"),
         format!("| {} to {DIRECT_ROWS} |", FEW_ROWS + 1),
         format!("| {} to 128 |", DIRECT_ROWS + 1),

@@ -21,7 +21,9 @@ use solve::error::SolveStatus::{
     Unsupported,
 };
 use solve::ffi;
+use solve::options::BlockOptions;
 use solve::precision::SolvePrecision::{self, Auto, Exact, Fast};
+use solve::span::Tokens;
 use solve::weights::WEIGHTS_LEN;
 
 use api::{Block, message, options, raw_solve, solve};
@@ -30,7 +32,7 @@ use common::{Random, check_block, reference, run, weights};
 fn main() -> std::process::ExitCode {
     // SAFETY: no other thread runs yet.
     unsafe { std::env::set_var("SOLVE_DEVICE", "cpu") };
-    let tests: [(&str, fn()); 12] = [
+    let tests: [(&str, fn()); 13] = [
         ("solve_refuses_bad_input", solve_refuses_bad_input),
         ("a_mapped_file_may_have_any_name", a_mapped_file_may_have_any_name),
         ("buffers_may_lie_side_by_side", buffers_may_lie_side_by_side),
@@ -43,6 +45,7 @@ fn main() -> std::process::ExitCode {
         ("strings_describe_the_library", strings_describe_the_library),
         ("every_error_has_its_status", every_error_has_its_status),
         ("an_old_driver_is_named", an_old_driver_is_named),
+        ("what_a_gpu_loads_at_once_is_aligned", what_a_gpu_loads_at_once_is_aligned),
     ];
     run(&tests)
 }
@@ -206,6 +209,7 @@ fn create_refuses_bad_options() {
     let status = unsafe { ffi::solve_block_create(ptr::with_exposed_provenance(at), ptr::null(), ptr::null_mut()) };
     assert_eq!((status, message().as_str()), (NullPointer, "block is null"));
     Block::create(at, &options(|_| {})).expect("the next good call");
+    Block::create(at, &options(|o| o.device = 0)).expect("SOLVE_DEVICE=cpu has the last word");
 }
 
 fn no_options_are_the_defaults() {
@@ -247,6 +251,7 @@ fn forward_and_update_refuse_bad_input() {
     refuse((x + 2, to, 1, 3, 0), Misaligned, "x is at");
     refuse((x, x + 4, 1, 3, 0), Overlap, "overlaps x");
     refuse((0x20, to, 1, 4, 0), BadPointer, "x at 0x20");
+    refuse((x, 0x20, 1, 4, 0), BadPointer, "output at 0x20 is not writable");
     refuse((x, to, 1, 4, 99), InvalidArgument, "stream is 0x63, expected null");
     assert!(output.iter().all(|value| value.is_nan()), "output was touched");
     assert_eq!(block.update(0, ptr::null_mut::<u8>()).expect_err("null").0, NullPointer);
@@ -302,17 +307,37 @@ fn text(string: *const std::ffi::c_char) -> &'static str {
 }
 
 fn strings_describe_the_library() {
-    let all: Vec<&str> = (0..=13).map(|status| text(ffi::solve_status_string(status))).collect();
-    assert_eq!((all[0], all[13]), ("ok", "unknown status"));
-    assert_eq!(text(ffi::solve_status_string(-1)), "unknown status");
-    let different: std::collections::HashSet<&&str> = all.iter().collect();
-    assert_eq!(different.len(), all.len());
+    for (status, words) in [
+        (SolveStatus::Ok, "ok"),
+        (NullPointer, "null pointer"),
+        (InvalidArgument, "invalid argument"),
+        (Misaligned, "misaligned pointer"),
+        (Overlap, "output overlaps an input"),
+        (MixedMemory, "pointers of different memories"),
+        (BadPointer, "pointer to memory that may not be used"),
+        (OutOfMemory, "out of memory"),
+        (SolveStatus::NoDevice, "no usable GPU"),
+        (SolveStatus::Driver, "CUDA driver error"),
+        (Unsupported, "unsupported"),
+        (BadHandle, "no such block"),
+        (SolveStatus::Panic, "defect in libsolve"),
+    ] {
+        assert_eq!(text(ffi::solve_status_string(status as i32)), words);
+    }
+    assert_eq!([-1, 13].map(|status| text(ffi::solve_status_string(status))), ["unknown status"; 2]);
     let version: Vec<&str> = text(ffi::solve_version()).split(' ').collect();
     assert_eq!(version[0], env!("CARGO_PKG_VERSION"));
+    let (kind, number) = (version[1], version[2]);
+    match toolkit_version() {
+        0 => assert_eq!((kind, number), ("without", "cuda")),
+        toolkit => assert_eq!((kind, number), ("cuda", &*format!("{}.{}", toolkit / 1000, toolkit % 1000 / 10))),
+    }
     assert!(IMAGES.iter().all(|image| version.contains(&image.arch.name())), "{version:?}");
     let numbers = [Fast, Exact, Auto].map(|precision| SolvePrecision::from_number(precision as i32));
     assert_eq!(numbers, ["fast", "exact", "auto"].map(SolvePrecision::from_name));
     assert_eq!(numbers, [0, 1, 2].map(SolvePrecision::from_number));
+    let taken = |number| BlockOptions::from_numbers(-1, number, 0, 0).map(|options| options.precision).ok();
+    assert_eq!(numbers, [0, 1, 2].map(taken));
     let id = text(ffi::solve_build_id());
     assert!(id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
 }
@@ -337,7 +362,8 @@ fn every_error_has_its_status() {
         assert_eq!(error.status(), status, "{error}");
     }
     // After a fault the device is lost; a stream or an argument that is wrong harms nobody else.
-    assert!([214, 220, 226, 700, 702, 710, 714, 716, 719, 721, 810, 911].iter().all(|&code| driver(code).is_fault()));
+    let faults = [214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911];
+    assert!(faults.iter().all(|&code| driver(code).is_fault()));
     assert!(Error::Lost { device: 0, cause: Box::new(driver(700)) }.is_fault());
     assert!([1, 2, 201, 400, 701, 709, 801, 900].iter().all(|&code| !driver(code).is_fault()));
     assert!(!Error::Reset { device: 0 }.is_fault());
@@ -348,4 +374,17 @@ fn an_old_driver_is_named() {
     assert_eq!(error.status(), Unsupported);
     assert!(error.to_string().contains("supports CUDA 11.4, this build needs"), "{error}");
     assert!(check_version(toolkit_version().max(12_080)).is_ok());
+    // A later driver of the compiler's generation, and one before it, but none of an earlier generation
+    let generation = toolkit_version() / 1000 * 1000;
+    assert!(check_version(generation.max(12_080)).is_ok());
+    assert!([12_070, generation - 10].into_iter().all(|older| check_version(older).is_err()));
+}
+
+/// Of buffers at these addresses a call on a GPU takes a copy where they are not on 16 bytes.
+fn what_a_gpu_loads_at_once_is_aligned() {
+    let copied = |x, output| Tokens::new(x, output, 1, 1).expect("good numbers").is_misaligned();
+    assert!(!copied(1 << 20, 1 << 21));
+    for off in [4, 8, 12] {
+        assert!(copied((1 << 20) + off, 1 << 21) && copied(1 << 20, (1 << 21) + off), "{off} bytes off");
+    }
 }

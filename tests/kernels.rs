@@ -1,5 +1,6 @@
 //! Every kernel that a plan may name is in the files of its architecture: otherwise a GPU of that kind would find out.
 
+use std::collections::HashSet;
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -73,6 +74,14 @@ fn check(arch: Arch) -> Result<Completion, Failed> {
             }
         }
         let names = if arch == Arch::Sm90a { hopper_names() } else { portable_names() };
+        let different: HashSet<_> = names.iter().collect();
+        assert_eq!(different.len(), names.len(), "two have one name: {names:?}");
+        // As the driver reads them (src/cuda/images.rs)
+        for image in &images {
+            let end = image.bytes.iter().position(|&byte| byte == 0);
+            let whole = if ptx { end == Some(image.bytes.len() - 1) } else { image.bytes.starts_with(b"\x7fELF") };
+            assert!(whole && (ptx || image.bytes.as_ptr().addr().is_multiple_of(16)), "{}", image.name);
+        }
         for name in names {
             let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
             let end = name.len() + 1;

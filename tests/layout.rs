@@ -11,10 +11,11 @@ use solve::cuda::block::Shape;
 use solve::cuda::exact::work::{self, Call};
 use solve::cuda::exact::{self, chain, long};
 use solve::cuda::hopper::plan::{
-    ATTENTION, ATTENTION_PROJ, Chip, DEALT_KEYS, FEW, FEW_IN_FP32, FEW_ROWS, FewTile, FewWeights, Gemm, Launch,
-    PART_BYTES, PartBox, attention_forms, direct, forward, product, qkv_attention, shared,
+    ATTENTION, ATTENTION_PROJ, CHUNKS, Chip, DEALT_KEYS, FEW, FEW_IN_FP32, FEW_ROWS, FewTile, FewWeights, Gemm, Kernel,
+    Launch, PART_BYTES, PartBox, attention_forms, direct, forward, prepare, product, qkv_attention, shared,
+    shared_bytes,
 };
-use solve::cuda::portable::plan::{TILES, cast};
+use solve::cuda::portable::plan::{self as portable, TILES, cast};
 use solve::cuda::workspace::{packed, vectors};
 use solve::dims;
 use solve::precision::SolvePrecision;
@@ -22,9 +23,10 @@ use solve::weights::{PARAMS, WEIGHTS_LEN};
 
 fn main() -> std::process::ExitCode {
     type Test = (&'static str, fn(&Path));
-    let tests: [Test; 6] = [
+    let tests: [Test; 7] = [
         ("sizes_and_offsets", sizes_and_offsets),
         ("gemm_tiles", gemm_tiles),
+        ("portable_attention", portable_attention),
         ("hopper_tiles", hopper_tiles),
         ("hopper_attention", hopper_attention),
         ("few_tokens", few_tokens),
@@ -105,6 +107,10 @@ fn sizes_and_offsets(nvcc: &Path) {
         "#include \"dims.h\"\n#include \"common/workspace.cuh\"\n#include \"cast/cast.cuh\"\n",
         &equal,
     );
+    // Of the first kernel on Hopper where there are no rows
+    let vectors = prepare()[0].grid[0] - CHUNKS;
+    let equal = [("VECTOR_BLOCKS".to_owned(), vectors as usize)];
+    check(nvcc, "vector_blocks", "#include \"cast/cast_layernorm_sm90a.cu\"\n", &equal);
 }
 
 fn gemm_tiles(nvcc: &Path) {
@@ -119,6 +125,26 @@ fn gemm_tiles(nvcc: &Path) {
             equal.push((format!("{kind}::THREADS"), tile.threads as usize));
         }
         check(nvcc, &format!("gemm_tiles_{name}"), &includes, &equal);
+    }
+}
+
+/// Threads and shared memory of attention on Turing and Ampere.
+fn portable_attention(nvcc: &Path) {
+    for (arch, name) in [(Arch::Sm75, "sm75"), (Arch::Sm80, "sm80")] {
+        let (precision, prepared) = (SolvePrecision::Fast, false);
+        let shape = Shape { batch: 1, seq_len: 300, causal: false, prepared, precision, guarded: true, rescued: false };
+        for causal in [false, true] {
+            let plan = portable::forward(arch, 100, Shape { causal, ..shape });
+            let attention = plan.iter().find(|launch| launch.stage == portable::Stage::Attention).expect("attention");
+            let equal = [
+                ("GROUPS * GROUP_THREADS", attention.threads as usize),
+                ("AttentionShared<GROUPS>::BYTES", attention.shared as usize),
+                ("(300 + QUERIES - 1) / QUERIES", attention.grid[0] as usize),
+            ];
+            let equal = equal.map(|(name, value)| (name.to_owned(), value));
+            let include = format!("#include \"attention/attention_{name}.cu\"\n");
+            check(nvcc, &format!("attention_{name}"), &include, &equal);
+        }
     }
 }
 
@@ -291,7 +317,18 @@ fn hopper_attention(nvcc: &Path) {
     ];
     let equal = equal.map(|(name, value)| (name.to_owned(), value as usize));
     check(nvcc, "qkv_attention", "#include \"attention/qkv_attention_tile_sm90a.cuh\"\n", &equal);
-    let together = ATTENTION_PROJ.map(|form| (format!("AttentionProj<{}>::TOTAL", form.keys), form.shared as usize));
+    let mut together: Vec<_> = ATTENTION_PROJ
+        .iter()
+        .map(|form| (format!("AttentionProj<{}>::TOTAL", form.keys), form.shared as usize))
+        .collect();
+    let chip = Chip { sms: 132, clusters: [66, 30, 15], heads: [17, 15, 15] };
+    for (seq_len, prepared) in [(64, false), (64, true), (128, false)] {
+        let precision = SolvePrecision::Fast;
+        let shape = Shape { batch: 1, seq_len, causal: false, prepared, precision, guarded: true, rescued: false };
+        let plan = forward(chip, shape, true);
+        let launch = plan.iter().find(|launch| matches!(launch.kernel, Kernel::AttentionProj { .. }));
+        together.push((format!("AttentionProj<{seq_len}>::THREADS"), launch.expect("in one kernel").threads as usize));
+    }
     check(nvcc, "attention_proj", "#include \"gemm/attention_proj_direct_sm90a.cuh\"\n", &together);
 }
 
@@ -299,40 +336,43 @@ fn hopper_attention(nvcc: &Path) {
 fn few_tokens(nvcc: &Path) {
     let mut equal = Vec::new();
     let mut includes = String::new();
-    let file = "small/small_sm90a.cu";
-    let mut check_forms = |kind: &str, of: &[&str], number: usize, forms: &[FewTile]| {
+    let mut check_forms = |kind: &str, forms: &[FewTile], of: &[(&str, &dyn Fn(usize) -> Kernel)]| {
         let uses;
-        (includes, uses) = instances(file, kind);
+        (includes, uses) = instances("small/small_sm90a.cu", kind);
         assert_eq!(uses.len(), forms.len(), "{kind}: {uses:?}");
-        for (form, arguments) in forms.iter().zip(uses) {
-            let (tiles, single) = (form.rows.div_ceil(16), form.single);
+        for (number, (form, arguments)) in forms.iter().zip(uses).enumerate() {
+            let (tiles, halves, single) = (form.rows.div_ceil(16), form.rows.div_ceil(8).min(2), form.single);
             let rows = format!("{}{}", form.rows, if single && form.rows > 1 { "x1" } else { "" });
             let expected = match kind {
-                "FROM_F32" => vec![tiles.to_string(), form.rows.div_ceil(8).min(2).to_string(), rows],
-                "FROM_PREPARED" => {
-                    vec![tiles.to_string(), form.rows.div_ceil(8).min(2).to_string(), single.to_string(), rows]
-                }
-                _ => vec![single.to_string(), rows],
+                "FROM_F32" => format!("{tiles}, {halves}, {rows}"),
+                "FROM_PREPARED" => format!("{tiles}, {halves}, {single}, {rows}"),
+                _ => format!("{single}, {rows}"),
             };
-            assert_eq!(arguments, expected, "{kind}");
-            for weights in of {
+            assert_eq!(arguments.join(", "), expected, "{kind}");
+            for (weights, kernel) in of {
                 let instance = format!("<{tiles}, small::{weights}, {single}>");
-                equal.push((format!("sizeof(small::Shared{instance})"), form.shared[number] as usize));
-                if !weights.starts_with("Packed") {
-                    for (matrix, part) in ["Qkv", "Attn", "Fc", "Proj"].into_iter().zip(form.boxes()) {
-                        let PartBox { group, columns, runs } = part;
-                        let slice = format!("small::Cut{instance}::{matrix}");
-                        equal.push((format!("{slice}::Matrix::GROUP"), group as usize));
-                        equal.push((format!("{slice}::WIDTH"), columns as usize));
-                        equal.push((format!("{slice}::PART_ROWS / (4 * {slice}::Matrix::GROUP)"), runs as usize));
-                    }
+                equal.push((format!("sizeof(small::Shared{instance})"), shared_bytes(kernel(number)) as usize));
+                if *weights == "PackedWeights" {
+                    continue;
+                }
+                for (matrix, part) in ["Qkv", "Attn", "Fc", "Proj"].into_iter().zip(form.boxes()) {
+                    let PartBox { group, columns, runs } = part;
+                    let slice = format!("small::Cut{instance}::{matrix}");
+                    equal.push((format!("{slice}::Matrix::GROUP"), group as usize));
+                    equal.push((format!("{slice}::WIDTH"), columns as usize));
+                    equal.push((format!("{slice}::PART_ROWS / (4 * {slice}::Matrix::GROUP)"), runs as usize));
                 }
             }
         }
     };
-    check_forms("FROM_F32", &["Fp32Weights", "UnalignedWeights"], 0, &FEW[FewWeights::Aligned.tiles()]);
-    check_forms("FROM_PREPARED", &["PackedWeights"], 1, &FEW);
-    check_forms("IN_FP32", &["ExactWeights", "UnalignedExactWeights"], 0, &FEW_IN_FP32);
+    let few = |weights: FewWeights| move |number| Kernel::Few { weights, tile: weights.tiles().start + number };
+    let in_fp32 = |aligned| move |form| Kernel::FewInFp32 { aligned, form };
+    let (aligned, unaligned) = (few(FewWeights::Aligned), few(FewWeights::Unaligned));
+    let from_fp32 = &FEW[FewWeights::Aligned.tiles()];
+    check_forms("FROM_F32", from_fp32, &[("Fp32Weights", &aligned), ("UnalignedWeights", &unaligned)]);
+    check_forms("FROM_PREPARED", &FEW, &[("PackedWeights", &few(FewWeights::Prepared))]);
+    let (aligned, unaligned) = (in_fp32(true), in_fp32(false));
+    check_forms("IN_FP32", &FEW_IN_FP32, &[("ExactWeights", &aligned), ("UnalignedExactWeights", &unaligned)]);
     let shape = Shape {
         batch: 1,
         seq_len: FEW_ROWS,

@@ -7,13 +7,16 @@ mod common;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::Command;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
 use std::{env, ptr, thread};
 
 use solve::dims::D;
 use solve::error::SolveStatus;
+use solve::knobs::Knobs;
 use solve::precision::SolvePrecision;
 use solve::weights::WEIGHTS_LEN;
 
@@ -23,13 +26,18 @@ use common::{Random, check_block, reference, run, weights};
 const TASK: &str = "SOLVE_TEST_TASK";
 const SOLVE: &str = "solve";
 const NO_FILES: &str = "solve without a file descriptor to be had";
-const COUNT: &str = "solve, and count the threads of the process";
+const COUNT: &str = "solve twice, and count the threads of the process";
+const READ: &str = "say what was read of the environment";
 
 fn main() -> std::process::ExitCode {
     // Before the driver is looked for: it then sees no GPU, where there is one.
     // SAFETY: no other thread runs yet.
     unsafe { env::set_var("CUDA_VISIBLE_DEVICES", "") };
     if let Some(task) = env::var_os(TASK) {
+        if task == READ {
+            println!("{:?}", Knobs::get());
+            return std::process::ExitCode::SUCCESS;
+        }
         let mut x = vec![0.5f32; D];
         let weights = weights(70);
         let at = x.as_mut_ptr().expose_provenance();
@@ -40,22 +48,28 @@ fn main() -> std::process::ExitCode {
         }
         println!("{:?}", raw_solve(at, at, weights.as_ptr().addr(), 1));
         if task == COUNT {
+            raw_solve(at, at, weights.as_ptr().addr(), 1).expect("the same again");
             println!("{}", std::fs::read_dir("/proc/self/task").expect("the kernel's list").count());
         }
         return std::process::ExitCode::SUCCESS;
     }
-    let tests: [(&str, fn()); 11] = [
+    let tests: [(&str, fn()); 16] = [
         ("solve_runs_on_the_cpu", solve_runs_on_the_cpu),
         ("a_block_runs_on_the_cpu", a_block_runs_on_the_cpu),
         ("update_changes_the_weights", update_changes_the_weights),
         ("a_gpu_that_is_asked_for_is_missed", a_gpu_that_is_asked_for_is_missed),
         ("knobs", knobs),
+        ("the_environment_is_what_was_read", the_environment_is_what_was_read),
+        ("so_many_threads_are_started_once", so_many_threads_are_started_once),
         ("no_file_descriptor_is_an_error", no_file_descriptor_is_an_error),
+        ("without_proc_memory_is_trusted", without_proc_memory_is_trusted),
         ("mappings_are_listed_once_a_call", mappings_are_listed_once_a_call),
+        ("mappings_are_listed_up_to_the_last_buffer", mappings_are_listed_up_to_the_last_buffer),
         ("threads", threads),
         ("forked_child", forked_child),
         ("forked_child_of_its_parents_number", forked_child_of_its_parents_number),
         ("destroy_waits_for_a_forward", destroy_waits_for_a_forward),
+        ("a_forward_keeps_nobody_from_another_block", a_forward_keeps_nobody_from_another_block),
     ];
     run(&tests)
 }
@@ -153,19 +167,88 @@ fn knobs() {
     }
 }
 
+/// Those of a GPU, too, where nobody would miss them.
+fn the_environment_is_what_was_read() {
+    const TOOLS: &str = "NVIDIA_PROCESS_INJECTION_CRASH_REPORTING";
+    let usual = "device: Any, arch: None, precision: Fast, threads: 0, instrumented: false";
+    for (name, value, changed, to) in [
+        ("SOLVE_DEVICE", "", "", ""),
+        ("SOLVE_DEVICE", "cpu", "device: Any", "device: Cpu"),
+        ("SOLVE_DEVICE", "cuda", "device: Any", "device: Cuda"),
+        ("SOLVE_ARCH", "sm75", "arch: None", "arch: Some(Sm75)"),
+        ("SOLVE_ARCH", "sm80", "arch: None", "arch: Some(Sm80)"),
+        ("SOLVE_ARCH", "sm90a", "arch: None", "arch: Some(Sm90a)"),
+        ("SOLVE_PRECISION", "fast", "", ""),
+        ("SOLVE_PRECISION", "exact", "Fast", "Exact"),
+        ("SOLVE_PRECISION", "auto", "Fast", "Auto"),
+        ("RAYON_NUM_THREADS", "1024", "threads: 0", "threads: 1024"),
+        (TOOLS, "1", "instrumented: false", "instrumented: true"),
+    ] {
+        let mut read = Command::new(env::current_exe().expect("this program has a path"));
+        for unset in ["SOLVE_DEVICE", "SOLVE_ARCH", "SOLVE_PRECISION", "RAYON_NUM_THREADS", TOOLS] {
+            read.env_remove(unset);
+        }
+        let read = read.env(TASK, READ).env(name, value).output().expect("it runs").stdout;
+        let wanted = format!("Ok(Knobs {{ {} }})", usual.replace(changed, to));
+        assert_eq!(String::from_utf8_lossy(&read).trim(), wanted, "{name}={value}");
+    }
+}
+
+fn so_many_threads_are_started_once() {
+    let count = |threads: &str| -> usize {
+        let said = child_of(COUNT, "RAYON_NUM_THREADS", threads);
+        said.lines().last().and_then(|line| line.parse().ok()).unwrap_or_else(|| panic!("{said}"))
+    };
+    let others = count("1") - 1;
+    assert_eq!(count("5"), others + 5);
+    let cpus = thread::available_parallelism().expect("CPUs").get();
+    assert_eq!([count(""), count("0")], [others + cpus; 2], "one for each CPU");
+}
+
 /// Nor is memory trusted that cannot be looked at, or a driver taken for missing that cannot be looked for.
 fn no_file_descriptor_is_an_error() {
     let said = child_of(NO_FILES, "SOLVE_DEVICE", "cuda");
     let looked =
         said.contains("OutOfMemory") && said.contains("a file descriptor for the NVIDIA driver: Too many open files");
     assert!(looked || said.contains("this build has no GPU code"), "{said}");
+    let either = child_of(NO_FILES, "SOLVE_DEVICE", "");
+    assert!(!looked || either == said, "a CPU in place of a GPU that may be there: {either}");
     let said = child_of(NO_FILES, "SOLVE_DEVICE", "cpu");
     assert!(said.contains("OutOfMemory") && said.contains("/proc/thread-self/maps: Too many open files"), "{said}");
 }
 
+/// As in a sandbox: then nothing can be checked, and a call goes on.
+fn without_proc_memory_is_trusted() {
+    const REFUSED: i32 = 77;
+    const EMPTY: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "\0");
+    let host_weights = weights(80);
+    let mut x = Random::new(80).uniforms(D);
+    let (at, weights_at) = (x.as_mut_ptr().expose_provenance(), host_weights.as_ptr().addr());
+    solve(at, at, weights_at, 1).expect("with it");
+    let status = status_of_child(|| {
+        // SAFETY: a C string.
+        let leave = || unsafe { libc::chroot(EMPTY.as_ptr().cast()) } == 0;
+        // SAFETY: of this process, which was forked for it and has one thread.
+        if !leave() && (unsafe { libc::unshare(libc::CLONE_NEWUSER) } != 0 || !leave()) {
+            // SAFETY: as in `status_of_child`.
+            unsafe { libc::_exit(REFUSED) }
+        }
+        !Path::new("/proc").exists() && solve(at, at, weights_at, 1).is_ok()
+    });
+    if libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == REFUSED {
+        println!("skipped: this process may not leave its root");
+    } else {
+        assert_eq!(status, 0, "256 times 1 if the call failed");
+    }
+}
+
+const PAGE: usize = 4096;
+/// Tests that count what is read of the list do not make it longer for each other.
+static LISTING: Mutex<()> = Mutex::new(());
+
 /// Thousands of mappings, as a program with many threads or files has them, cost a call one look at their list.
 fn mappings_are_listed_once_a_call() {
-    const PAGE: usize = 4096;
+    let _alone = LISTING.lock().unwrap_or_else(PoisonError::into_inner);
     // Every other page of so many is a mapping of its own. Behind them are one token and the weights: the list has these last.
     const MANY: usize = 2000 * PAGE;
     let bytes = MANY + PAGE + WEIGHTS_LEN * size_of::<f32>();
@@ -195,6 +278,39 @@ fn mappings_are_listed_once_a_call() {
         let read = bytes_read() - before;
         assert!(list / 2 < read && read < list + list / 2, "{name} read {read} bytes, the list has {list}");
     }
+    // SAFETY: mapped above.
+    unsafe { libc::munmap(base, bytes) };
+}
+
+/// What lies behind all buffers of a call is not read.
+fn mappings_are_listed_up_to_the_last_buffer() {
+    let _alone = LISTING.lock().unwrap_or_else(PoisonError::into_inner);
+    // A page that keeps them apart from other memory, one token and the weights, and behind them every other page of so many.
+    const BUFFERS: usize = 2 * PAGE + (WEIGHTS_LEN * size_of::<f32>()).next_multiple_of(PAGE);
+    let bytes = BUFFERS + 2000 * PAGE;
+    // SAFETY: fresh memory.
+    let base = unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+    };
+    assert_ne!(base, libc::MAP_FAILED);
+    for at in [0].into_iter().chain((BUFFERS..bytes).step_by(2 * PAGE)) {
+        // SAFETY: a page of it, of which there is no use.
+        assert_eq!(unsafe { libc::mprotect(base.byte_add(at), PAGE, libc::PROT_NONE) }, 0);
+    }
+    let x = base.expose_provenance() + PAGE;
+    let list = std::fs::read_to_string("/proc/self/maps").expect("the list");
+    let front: usize =
+        list.lines().take_while(|line| !line.starts_with(&format!("{x:x}-"))).map(|line| line.len() + 1).sum();
+    let before = bytes_read();
+    solve(x, x, x + PAGE, 1).expect("solve");
+    let read = bytes_read() - before;
+    // A buffer or two more than it takes to see them
+    assert!(
+        read < front + 4 * PAGE && front + 4 * PAGE < list.len(),
+        "{read} bytes, {front} in front, {} in all",
+        list.len()
+    );
     // SAFETY: mapped above.
     unsafe { libc::munmap(base, bytes) };
 }
@@ -339,4 +455,38 @@ fn destroy_waits_for_a_forward() {
     assert_eq!(forwards.join().expect("the thread"), SolveStatus::BadHandle);
     assert!(written.iter().all(|&value| value == 0.0), "a forward went on behind the block's end");
     std::mem::forget(block);
+}
+
+/// Blocks come and go while another one computes.
+fn a_forward_keeps_nobody_from_another_block() {
+    const ROWS: usize = 1024;
+    let host_weights = weights(81);
+    let create = || {
+        let options = options(|o| o.max_tokens = ROWS as i32);
+        Block::create(host_weights.as_ptr().addr(), &options).expect("create")
+    };
+    let block = create();
+    let x = Random::new(81).uniforms(ROWS * D);
+    let mut output = vec![f32::NAN; x.len()];
+    let (handle, from, to) = (block.0.expose_provenance(), x.as_ptr().addr(), output.as_mut_ptr().expose_provenance());
+    // More than once, as this thread may be kept waiting by others than the forward.
+    let free = (0..5).any(|_| {
+        let other = create();
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let (begins, has_begun) = mpsc::channel();
+            let over = &over;
+            scope.spawn(move || {
+                let block = std::mem::ManuallyDrop::new(Block(ptr::with_exposed_provenance_mut(handle)));
+                begins.send(()).expect("somebody listens");
+                assert_eq!(block.raw_forward(from, to, 1, ROWS), SolveStatus::Ok);
+                over.store(true, Ordering::SeqCst);
+            });
+            has_begun.recv().expect("a forward");
+            thread::sleep(Duration::from_millis(10));
+            drop(other);
+            !over.load(Ordering::SeqCst)
+        })
+    });
+    assert!(free, "a block was destroyed when the forward of another was over, five times");
 }

@@ -40,7 +40,7 @@ fn exact_chains_cover_everything_once() {
 fn long_calls() -> impl Iterator<Item = (String, Call)> {
     let lengths = SMS.into_iter().flat_map(|sms| (long::FROM_ROWS..=6000).map(move |rows| (sms, rows)));
     lengths.flat_map(|(sms, rows)| {
-        [(rows, false, true), (rows, false, false), (rows, true, true), (100, false, true)].map(
+        [(rows, false, true), (rows, false, false), (rows, true, true), (100, false, true), (1000, false, true)].map(
             |(seq_len, causal, casts)| {
                 let call = Call { sms, fours: sms / 4 * 10 / 11, rows, seq_len, causal, casts };
                 (format!("{rows} rows of {seq_len}, causal {causal}, casts {casts}, {sms} SMs"), call)
@@ -87,6 +87,8 @@ fn long_exact_chains_compute_everything_once() {
         let (work, row_tiles) = (call.work(), call.rows.div_ceil(128));
         for (tiles, n) in [(work.qkv, 2304_usize), (work.fc, 3072)] {
             let columns = work::FORMS[tiles.form].0;
+            // The kernel counts where the others begin in their own columns.
+            assert_eq!(tiles.words(), [(tiles.wide | (192 * tiles.wide / columns) << 32) as u64], "{what}: {tiles:?}");
             // Tiles of other columns are at most one for each SM, alone, or behind whole rounds where they do not go across the end of a row.
             if tiles.wide == 0 {
                 assert_eq!(tiles.rest, row_tiles * n.div_ceil(columns), "{what}: {tiles:?}");
@@ -101,6 +103,9 @@ fn long_exact_chains_compute_everything_once() {
         let runs = work.runs;
         assert!(runs.dealt == 0 || (!call.causal && runs.run * call.sms >= runs.dealt * runs.each), "{what}: {runs:?}");
         assert!(runs.dealt == 0 || runs.dealt == row_tiles * 12 % call.sms, "{what}: {runs:?}");
+        // A tile of rows with the ends of sequences in it has more keys than others.
+        let alike = call.seq_len >= call.rows || call.seq_len.is_multiple_of(128);
+        assert!(runs.dealt == 0 || alike, "{what}: {runs:?}");
     }
 }
 
@@ -124,5 +129,38 @@ fn long_exact_chains_split_every_slab_in_time() {
             assert!(slabs.begin == slabs.end || idle, "{what}: {slabs:?}");
         }
         assert!(work.runs.dealt == 0 || in_attention.begin == in_attention.end, "{what}: nobody is idle");
+    }
+}
+
+/// The forms that were measured to be the fastest on an H200, and how many slabs are split in front, beside QKV, attention and FC.
+#[test]
+fn an_h200_runs_what_was_measured_to_be_the_fastest() {
+    let plan = |rows, casts| {
+        let call = Call { sms: 132, fours: 30, rows, seq_len: rows, causal: false, casts };
+        let work = call.work();
+        let names = long::plan(call, &work).map(|kernel| kernel.symbol().replace("exact_long_", ""));
+        (names[1..].join(" ").replace(" norm2", ""), work.runs.dealt, work.slabs.map(|slabs| slabs.end - slabs.begin))
+    };
+    for (rows, kernels, dealt, slabs) in [
+        (257, "qkv_64 attention_halves attn_64_k2 fc_80 proj_96_k4", 0, [75, 48, 120, 45]),
+        (384, "qkv_64 attention_halves attn_64_k2 fc_80 proj_96_k4", 0, [75, 48, 120, 45]),
+        (512, "qkv_96 attention_halves attn_64_k2 fc_96 proj_128_k4", 0, [96, 108, 72, 12]),
+        (640, "qkv_128 attention_halves attn_64_k2 fc_128 proj_128_k4", 0, [90, 126, 36, 36]),
+        (768, "qkv_128 attention attn_64_k1 fc_144 proj_96_k2", 0, [72, 36, 180, 0]),
+        (1024, "qkv_144 attention attn_64_k1 fc_192 proj_96_k2", 0, [108, 16, 144, 20]),
+        (1500, "qkv_64 attention attn_192_k2 fc_96 proj_192_k2", 12, [96, 192, 0, 0]),
+        (2048, "qkv_128 attention attn_192_k2 fc_192 proj_192_k2", 60, [122, 126, 0, 40]),
+        (3000, "qkv_64 attention attn_192_k1 fc_192 proj_192_k1", 24, [108, 120, 0, 60]),
+        (4096, "qkv_192 attention attn_192_k1 fc_192 proj_192_k1", 0, [72, 24, 112, 80]),
+    ] {
+        assert_eq!(plan(rows, true), (kernels.to_owned(), dealt, slabs), "{rows} rows");
+    }
+    for (rows, kernels) in [
+        (129, "qkv_64 attention_halves attn_64_k4 fc_64 proj_64_k4"),
+        (512, "qkv_80 attention_halves attn_64_k2 fc_96 proj_128_k4"),
+        (640, "qkv_96 attention_halves attn_64_k2 fc_128 proj_128_k4"),
+        (2048, "qkv_96 attention attn_192_k2 fc_192 proj_192_k2"),
+    ] {
+        assert_eq!(plan(rows, false).0, kernels, "a handle, {rows} rows");
     }
 }

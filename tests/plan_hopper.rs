@@ -3,11 +3,13 @@
 use std::ops::Range;
 
 use solve::cuda::block::Shape;
+use solve::cuda::hopper::kernels::symbol;
 use solve::cuda::hopper::plan::{
     ATTENTION, ATTENTION_PROJ, CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, Chip, DIRECT_ROWS, Dealing, FEW, FEW_IN_FP32, FEW_ROWS,
     FewWeights, Gemm, Kernel, Launch, SHARED_ROWS, attention_forms, dealing, direct, fc_watches, forward, in_fp32,
     prepare, product, proj_rows_before_fc, qkv_attention, qkv_makes_room, row_groups, shared, shared_bytes,
 };
+use solve::cuda::hopper::views;
 use solve::precision::SolvePrecision;
 
 /// Slices of an H100, H100 PCIe with fewer SMs, H100 PCIe, H100 SXM and H200, GH100 in full.
@@ -74,7 +76,39 @@ fn few_rows_are_one_resident_launch() {
         let may_be_single = shape.seq_len == 1 && shape.rows() <= if in_fp32(&shape) { 1 } else { 8 };
         assert_eq!(form.single, may_be_single && (shape.prepared || in_fp32(&shape)), "{shape:?} in {launch:?}");
         assert!(launch.grid[0] as usize <= sms, "all blocks at once: {launch:?} on {sms}");
+        // The copy engine takes no matrix that is not aligned.
+        let of = |prepared, aligned| match forward(chip(sms), Shape { prepared, ..shape }, aligned)[..] {
+            [Launch { kernel: Kernel::Few { weights, .. }, .. }] => weights,
+            [Launch { kernel: Kernel::FewInFp32 { aligned: true, .. }, .. }] => FewWeights::Aligned,
+            [Launch { kernel: Kernel::FewInFp32 { aligned: false, .. }, .. }] => FewWeights::Unaligned,
+            _ => panic!("{shape:?} on {sms}"),
+        };
+        let weights = [(false, true), (false, false), (true, true), (true, false)].map(|(p, aligned)| of(p, aligned));
+        let (prepared, [aligned, unaligned]) = (FewWeights::Prepared, [FewWeights::Aligned, FewWeights::Unaligned]);
+        assert_eq!(weights, [aligned, unaligned, prepared, prepared], "{shape:?} on {sms}");
     }
+}
+
+/// Who does not wait for all that is before it would read, or write over, what an earlier call or step still has to do with.
+#[test]
+fn the_first_launch_of_a_call_and_each_of_a_preparation_waits_for_all_before_it() {
+    for (sms, shape, plan) in plans() {
+        let first: Vec<_> = plan.iter().map(|launch| launch.kernel.comes_first()).collect();
+        assert!(first[0] && first[1..].iter().all(|&first| !first), "{shape:?} on {sms}: {plan:?}");
+    }
+    assert!(prepare().iter().all(|launch| launch.kernel.comes_first()));
+}
+
+/// In squares of 32 (cuda/cast/transpose_sm90a.cu, cuda/cast/fold_layernorm2_sm90a.cu), and W_fc is there before LN2 is folded into it.
+#[test]
+fn a_preparation_covers_the_matrices() {
+    let launches = prepare();
+    let grid = |kernel| launches.iter().find(|launch| launch.kernel == kernel).map(|launch| launch.grid);
+    assert_eq!(grid(Kernel::TransposeQkv), Some([2304 / 32, 768 / 32, 1]));
+    assert_eq!(grid(Kernel::FoldLayernorm2), Some([3072 / 32 + 1 + 768 / 32, 1, 1]));
+    let place = |kernel| launches.iter().position(|launch| launch.kernel == kernel);
+    assert!(place(Kernel::CastLayernorm) < place(Kernel::FoldLayernorm2));
+    assert!(place(Kernel::CastLayernorm).is_some() && place(Kernel::FewPrepare).is_some());
 }
 
 /// In exact the fewest rows, of handles too, and where the weights come with the call one row in each precision; but nobody who takes the place of fast kernels.
@@ -290,6 +324,9 @@ fn w_qkv_makes_room_for_what_is_cast_when_it_is_dead() {
 fn every_row_is_computed() {
     for (sms, shape, plan) in plans() {
         let rows = shape.rows();
+        // Where QKV and attention are one kernel, it takes whole tiles of rows.
+        let fused = plan.iter().any(|launch| matches!(launch.kernel, Kernel::QkvAttention { .. }));
+        let filled = if fused { rows.next_multiple_of(qkv_attention::ROWS) } else { rows };
         for launch in &plan {
             let what = format!("{shape:?} on {sms}: {launch:?}");
             match launch.kernel {
@@ -312,6 +349,8 @@ fn every_row_is_computed() {
                     assert_eq!((gemm.columns() % form.n, gemm.depth() % (64 * form.splits)), (0, 0), "{what}");
                     assert!(rows <= form.m, "{what}");
                     assert_eq!(launch.working as usize, gemm.columns() / form.n * form.splits, "{what}");
+                    let watching = (launch.threads - form.threads()) / 32;
+                    assert_eq!(direct::watchers(launch), watching * launch.working, "{what}");
                 }
                 Kernel::Shared { form } => {
                     let form = shared::SHARED[form];
@@ -356,8 +395,11 @@ fn every_row_is_computed() {
                     assert_eq!((shape.batch, shape.seq_len.div_ceil(128)), (1, blocks), "{what}");
                     assert_eq!(launch.working as usize, 12 * blocks, "{what}");
                 }
-                Kernel::CastLayernorm => assert!(launch.grid[0] as usize > rows.div_ceil(8), "{what}"),
-                Kernel::LayernormVectors => assert!(launch.grid[0] as usize > rows.div_ceil(16), "{what}"),
+                // And VECTOR_BLOCKS of cuda/cast/cast_layernorm_sm90a.cu, or half as many where they are twice as large.
+                Kernel::CastLayernorm => {
+                    assert_eq!(launch.grid[0] as usize, filled.div_ceil(8) + 10 + launch.cast.len(), "{what}");
+                }
+                Kernel::LayernormVectors => assert_eq!(launch.grid[0] as usize, rows.div_ceil(16) + 5, "{what}"),
                 Kernel::Layernorm => assert_eq!(launch.grid[0] as usize, rows.div_ceil(8), "{what}"),
                 Kernel::Apart { tile } | Kernel::FcScaled { tile } => {
                     let gemm = if matches!(launch.kernel, Kernel::Apart { .. }) { Gemm::AttnProj } else { Gemm::Fc };
@@ -560,4 +602,169 @@ fn qkv_and_attention_are_one_kernel_where_its_clusters_fit() {
         assert!(!together([15, 14, 14], rows, 1, false) && !together(enough, rows, 1, true), "{rows} rows");
     }
     assert!(!together(enough, 512, 2, false));
+}
+
+/// The forms that were measured to be the fastest on an H200, and who casts from which chunk on: what another figure anywhere in the plan would change
+/// without any result being wrong.
+#[test]
+fn an_h200_runs_what_was_measured_to_be_the_fastest() {
+    let chip = Chip { sms: 132, clusters: [66, 30, 15], heads: [17, 15, 15] };
+    let plan = |batch, seq_len, causal, prepared| {
+        let precision = SolvePrecision::Fast;
+        forward(chip, Shape { batch, seq_len, causal, prepared, precision, guarded: true, rescued: false }, true)
+    };
+    let names = |plan: &[Launch]| {
+        let names: Vec<_> = plan[1..].iter().map(|launch| symbol(launch.kernel)).collect();
+        names.join(" ").replace("gemm_", "").replace("_f16", "")
+    };
+    for ((batch, seq_len), casts, kernels) in [
+        ((1, 64), &[][..], "qkv_direct_64x32 attention_proj_direct_64 fc_direct_64x32 proj_direct_64x64_k8"),
+        ((1, 96), &[432, 1332][..], "qkv_shared_64x48 attention_proj_packed_128 fc_shared_64x64 proj_64x64_k4"),
+        ((1, 128), &[432, 1152][..], "qkv_shared_64x48 attention_proj_packed_128 fc_shared_64x64 proj_64x64_k4"),
+        ((1, 256), &[432, 1296][..], "qkv_shared_128x48 attention_1x2 attn_proj_64x96 fc_shared_128x64 proj_128x64_k4"),
+        (
+            (1, 257),
+            &[0, 432, 792, 1152, 1440][..],
+            "qkv_128x96 attention_1x2 attn_proj_64x96 fc_128x96 proj_32x64_k1_swapped",
+        ),
+        (
+            (1, 400),
+            &[0, 432, 720, 1224, 1512][..],
+            "qkv_128x96 attention_1x2 attn_proj_64x96 fc_128x96 proj_48x128_k2_swapped",
+        ),
+        (
+            (1, 512),
+            &[0, 432, 864, 1440][..],
+            "qkv_128x96 attention_1x2 attn_proj_64x96 fc_128x96 proj_56x128_k2_swapped",
+        ),
+        (
+            (1, 576),
+            &[0, 432, 1152, 1440][..],
+            "qkv_160x128_swapped attention_1x2 attn_proj_64x128 fc_128x128 proj_64x128_k2_swapped",
+        ),
+        (
+            (1, 640),
+            &[0, 432, 504, 1224, 1512][..],
+            "qkv_128x96 attention_1x2 attn_proj_64x128 fc_128x128 proj_64x128_k2_swapped",
+        ),
+        ((1, 700), &[0, 432, 1512][..], "qkv_attention_6 attn_proj_64x128 fc_144x128_swapped proj_72x128_k2_swapped"),
+        ((1, 896), &[0, 432, 1512][..], "qkv_attention_7 attn_proj_64x128 fc_128x192 proj_96x128_k2_swapped"),
+        ((1, 1024), &[0, 432][..], "qkv_attention_8 attn_proj_64x128 fc_128x192 proj_104x128_k2_swapped"),
+        (
+            (1, 1025),
+            &[0, 432, 720, 1458][..],
+            "qkv_128x192 attention_2x1 attn_proj_64x128 fc_144x192_swapped proj_104x128_k2_swapped",
+        ),
+        (
+            (1, 1500),
+            &[0, 432, 504, 1440][..],
+            "qkv_224x128_swapped attention_3x1 attn_proj_128x96 fc_192x192 proj_152x64_k1_swapped",
+        ),
+        ((1, 2048), &[0, 432][..], "qkv_192x192 attention_3x1 attn_proj_128x96 fc_128x192 proj_104x128_k1_swapped"),
+        (
+            (1, 3000),
+            &[0, 432, 504, 1440][..],
+            "qkv_224x128_swapped attention_3x1_dealt attn_proj_128x192 fc_192x192 proj_160x128_k1_swapped",
+        ),
+        ((1, 4096), &[0, 432][..], "qkv_192x192 attention_3x1 attn_proj_128x192 fc_128x192 proj_208x128_k1_swapped"),
+        (
+            (1, 8192),
+            &[0, 432, 468][..],
+            "qkv_192x192 attention_3x1_dealt attn_proj_128x192 fc_128x192 proj_208x128_k1_swapped",
+        ),
+        (
+            (2, 360),
+            &[0, 432, 983, 1368, 1512][..],
+            "qkv_160x128_swapped attention_3x1x2 attn_proj_64x128 fc_144x128_swapped proj_72x128_k2_swapped",
+        ),
+        (
+            (2, 512),
+            &[0, 432, 1026, 1584][..],
+            "qkv_128x192 attention_3x1x2 attn_proj_64x128 fc_128x192 proj_104x128_k2_swapped",
+        ),
+        (
+            (8, 112),
+            &[0, 432, 787, 1368, 1512][..],
+            "qkv_160x128_swapped attention_3x1x2 attn_proj_64x128 fc_128x192 proj_96x128_k2_swapped",
+        ),
+    ] {
+        let plan = plan(batch, seq_len, false, false);
+        let starts: Vec<_> =
+            plan.iter().map(|launch| &launch.cast).filter(|cast| !cast.is_empty()).map(|cast| cast.start).collect();
+        assert_eq!((&starts[..], &*names(&plan)), (casts, kernels), "solve of {batch} x {seq_len}");
+    }
+    for (rows, kernels, causal) in [
+        (64, "qkv_64x64 attention_proj_packed_64 fc_64x64 proj_64x64_k4", "attention_proj_packed_64"),
+        (128, "qkv_64x64 attention_1x2 attn_proj_apart_64x96 fc_scaled_64x96 proj_64x64_k4", "attention_1x2"),
+        (256, "qkv_64x96 attention_1x2 attn_proj_apart_64x96 fc_scaled_64x96 proj_128x64_k4", "attention_1x2"),
+        (
+            400,
+            "qkv_128x96 attention_1x2 attn_proj_apart_64x96 fc_scaled_128x96 proj_48x128_k2_swapped",
+            "attention_1x2",
+        ),
+        (
+            512,
+            "qkv_128x96 attention_1x2 attn_proj_apart_64x96 fc_scaled_128x96 proj_56x128_k2_swapped",
+            "attention_1x2",
+        ),
+        (
+            640,
+            "qkv_128x96 attention_1x2 attn_proj_apart_64x128 fc_scaled_128x128 proj_64x128_k2_swapped",
+            "attention_1x2",
+        ),
+        (
+            700,
+            "qkv_128x144 attention_3x1x2 attn_proj_apart_64x128 fc_scaled_144x128_swapped proj_72x128_k2_swapped",
+            "attention_1x2",
+        ),
+        (
+            1024,
+            "qkv_128x144 attention_3x1x2 attn_proj_apart_64x128 fc_scaled_128x192 proj_104x128_k2_swapped",
+            "attention_1x2",
+        ),
+        (
+            1025,
+            "qkv_160x128_swapped attention_2x1 attn_proj_apart_64x128 fc_scaled_144x192_swapped proj_104x128_k2_swapped",
+            "attention_1x2",
+        ),
+        (
+            1500,
+            "qkv_224x128_swapped attention_3x1 attn_proj_apart_128x96 fc_scaled_192x192 proj_152x64_k1_swapped",
+            "attention_1x2",
+        ),
+        (
+            2048,
+            "qkv_128x144 attention_3x1 attn_proj_apart_128x96 fc_scaled_128x192 proj_104x128_k1_swapped",
+            "attention_2x1",
+        ),
+        (
+            3000,
+            "qkv_224x128_swapped attention_3x1_dealt attn_proj_apart_128x192 fc_scaled_192x192 proj_160x128_k1_swapped",
+            "attention_3x1",
+        ),
+        (
+            4096,
+            "qkv_192x192 attention_3x1 attn_proj_apart_128x192 fc_scaled_128x192 proj_208x128_k1_swapped",
+            "attention_3x1",
+        ),
+    ] {
+        assert_eq!(names(&plan(1, rows, false, true)), kernels, "a handle, {rows} rows");
+        let of_causal = names(&plan(1, rows, true, true));
+        assert_eq!(
+            of_causal.split(' ').nth(1),
+            Some(&*if rows > 64 { format!("{causal}_causal") } else { causal.into() })
+        );
+    }
+    let early = [32, 64, 65, 512, 513, 640, 641].map(product::early);
+    assert_eq!(early, [3, 3, u32::MAX >> 1, u32::MAX >> 1, 3, 3, 1]);
+}
+
+/// A box that hangs over the end of its matrix takes the copy engine longer.
+#[test]
+fn no_box_of_a_left_operand_hangs_over() {
+    for (rows, high) in [(1_usize, 64), (897, 128), (961, 104), (992, 144)] {
+        let whole = rows.next_multiple_of(high);
+        assert_eq!(views::left_of(0, 768, 768, rows, high), views::left_of(0, 768, 768, whole, high));
+        assert_eq!(views::direct_left(0, 768, rows, high), views::direct_left(0, 768, whole, high));
+    }
 }

@@ -146,6 +146,17 @@ mod tests {
         assert_eq!(changed([X + 0x4000, X + 0x1000, WEIGHTS]), [0, 2]);
     }
 
+    /// As of the exact kernel that sleeps: its node is the device's to change.
+    #[test]
+    fn steps_that_are_forgotten_stay() {
+        let at = [X, X + 0x1000, WEIGHTS];
+        let Some(mut words) = find(at) else { panic!("each word moves with one of the buffers") };
+        words.truncate(2);
+        let (to, mut pointed) = (elsewhere(at), steps(at));
+        assert_eq!(words.follow(&mut pointed, at, to, |_, _| Ok::<(), ()>(())), Ok(()));
+        assert!(pointed[..2] == steps(to)[..2] && pointed[2] == steps(at)[2]);
+    }
+
     #[test]
     fn what_moves_otherwise_is_not_followed() {
         let at = [X, X + 0x1000, WEIGHTS];

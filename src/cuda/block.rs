@@ -230,3 +230,30 @@ pub fn prepare(device: &Device, shape: Shape, buffers: &Buffers) -> Result<Vec<S
     steps.push(device.kernels.exact().prepare(device.sms, shape, buffers));
     Ok(steps)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(x1: u64) -> Parts {
+        Parts { x1, x_copy: 77, ..Parts::NONE }
+    }
+
+    #[test]
+    fn what_a_call_in_place_needs_follows_its_buffers() {
+        let (batch, seq_len, precision) = (2, 3, SolvePrecision::Fast);
+        let shape = Shape { batch, seq_len, causal: false, prepared: false, precision, guarded: true, rescued: false };
+        let x_copy = |x, output, guarded| Buffers::new(x, output, 5, &Shape { guarded, ..shape }, parts(9)).x_copy;
+        // Only where the exact kernel may want x when output is written.
+        assert_eq!([x_copy(1, 1, true), x_copy(1, 2, true), x_copy(1, 1, false)], [77, 0, 0]);
+        // x1 in the output, and of its own
+        let at = |x1| {
+            let built = Buffers::new(1, 2, 5, &shape, parts(x1));
+            assert_eq!((built.rows, built.seq_len, built.addresses()), (6, 3, [1, 2, 5]));
+            let moved = built.at([11, 12, 15]);
+            assert_eq!(moved.addresses(), [11, 12, 15]);
+            [built.parts.x1, moved.parts.x1]
+        };
+        assert_eq!([at(0), at(9)], [[2, 12], [9, 9]]);
+    }
+}

@@ -287,3 +287,38 @@ pub unsafe fn launch(step: &Step, stream: Stream) -> Result<(), Error> {
     let result = unsafe { sys::cuLaunchKernelEx(&config, step.function.0, parameters.as_mut_ptr(), ptr::null_mut()) };
     check(step.what, result)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(arguments: &Arguments, count: usize) -> Vec<u64> {
+        arguments.each_word().take(count).collect()
+    }
+
+    fn offsets(arguments: &Arguments) -> Vec<usize> {
+        let base = arguments.memory.0.as_ptr().addr();
+        arguments.pointers()[..arguments.count].iter().map(|pointer| pointer.addr() - base).collect()
+    }
+
+    #[test]
+    fn parameters_lie_as_the_kernels_declare_them() {
+        // SAFETY: a map is plain numbers.
+        let map: TensorMap = unsafe { std::mem::zeroed() };
+        let arguments = Arguments::each(&[1, 2]).map(&map).words(&[3, 4]).maps(&[&map, &map]);
+        assert_eq!(offsets(&arguments), [0, 8, 64, 192, 256]);
+        assert_eq!(arguments.end, 512);
+        assert_eq!([arguments.each_word().nth(24), arguments.each_word().nth(25)], [Some(3), Some(4)]);
+        assert_eq!(pair(1, 2).to_ne_bytes(), [1, 0, 0, 0, 2, 0, 0, 0]);
+    }
+
+    #[test]
+    fn what_wakes_the_exact_kernel_is_the_end_of_the_last_parameter() {
+        let exact = Arguments::new().words(&[7, 8, 9]);
+        let last = Arguments::each(&[1]).containing(&exact, &[0, 0]);
+        assert_eq!((offsets(&last), words(&last, 7)), (vec![0, 8], vec![1, 7, 8, 9, 0, 0, 0]));
+        let waking = last.clone().ending(&[20, 21]);
+        assert_eq!((offsets(&waking), words(&waking, 7)), (vec![0, 8], vec![1, 7, 8, 9, 20, 21, 0]));
+        assert_eq!(waking.end, last.end);
+    }
+}

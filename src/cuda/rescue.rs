@@ -107,6 +107,10 @@ mod tests {
         for raised in beyond {
             assert_eq!(rescued(&[raised]), [true; 3], "{raised:?}");
         }
+        for alarm in (0..ALARMS).filter(|alarm| LARGEST.contains(alarm) || (GAMMA1..SHIFT).contains(alarm)) {
+            assert_eq!(rescued(&[(alarm, 16.5)]), [false, true, true], "alarm {alarm}");
+            assert_eq!(rescued(&[zeros, (alarm, 16.5)]), [true; 3], "zeros beside alarm {alarm}");
+        }
     }
 
     /// The same alarms and numbers as on the device

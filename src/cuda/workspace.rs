@@ -286,3 +286,71 @@ impl Sizes {
         ALARMS_BYTES + packed + qkv_transposed + vectors + few + few_weights + exact + rows + flags + x_copy
     }
 }
+
+#[cfg(test)]
+impl Parts {
+    pub(super) const NONE: Self = Self {
+        alarms: 0,
+        packed: 0,
+        qkv_transposed: 0,
+        vectors: 0,
+        few: 0,
+        few_weights: 0,
+        exact: 0,
+        h: 0,
+        qkv: 0,
+        x1: 0,
+        f: 0,
+        statistics: 0,
+        longest_rows: 0,
+        flags: 0,
+        shares: 0,
+        x_copy: 0,
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use SolvePrecision::{Auto, Exact, Fast};
+
+    /// Those of each architecture and purpose, for rows at the edges.
+    fn all() -> impl Iterator<Item = (Arch, usize, Purpose, Sizes)> {
+        let purposes = [Purpose::Stateless].into_iter().chain([Fast, Auto, Exact].map(Purpose::Prepared));
+        let rows = [1, 32, 33, 128, 129, 256, 2048, 2049, 5000];
+        let all = purposes.flat_map(move |purpose| rows.map(|rows| (rows, purpose)));
+        all.flat_map(|(rows, purpose)| Arch::ALL.map(|arch| (arch, rows, purpose, Sizes::new(arch, rows, purpose))))
+    }
+
+    #[test]
+    fn there_is_room_for_what_the_stages_and_the_exact_kernel_keep_a_row() {
+        for (arch, rows, purpose, sizes) in all() {
+            let what = format!("{arch:?}, {rows} rows, {purpose:?}");
+            let whole = rows.next_multiple_of(128);
+            let form = exact::form(arch);
+            assert!(sizes.rows >= whole * form.per_row, "{what}");
+            let prepared = if purpose == Purpose::Stateless { 0 } else { form.prepared };
+            assert!(sizes.exact == form.fixed + prepared && sizes.total().is_multiple_of(256), "{what}");
+            if purpose != Purpose::Prepared(Exact) {
+                // h, x1 unless it lies in the output, and f, in the place of qkv
+                let [h, x1, f] = per_row(arch);
+                assert_eq!([h, x1, f], [2 * 768, if arch == Arch::Sm90a { 0 } else { 4 * 768 }, 2 * 3072]);
+                let dealt = if arch == Arch::Sm90a && rows > 2048 { MOST_SHARES * PART_BYTES } else { 0 };
+                assert!(sizes.rows >= whole * (h + x1 + f + STATISTICS) + LONGEST_ROWS + dealt, "{what}");
+                assert_eq!(sizes.x_copy, rows * 4 * 768, "{what}");
+            }
+        }
+    }
+
+    #[test]
+    fn weights_are_kept_in_the_forms_that_are_read() {
+        for (arch, rows, purpose, sizes) in all() {
+            let (hopper, fast) = (arch == Arch::Sm90a, purpose != Purpose::Prepared(Exact));
+            let prepared = purpose != Purpose::Stateless;
+            let only_few = hopper && prepared && rows <= 32;
+            let kept = [sizes.packed, sizes.qkv_transposed, sizes.few_weights, sizes.vectors].map(|bytes| bytes > 0);
+            let wanted = [!only_few, hopper && prepared && !only_few, hopper && prepared, true];
+            assert_eq!(kept, wanted.map(|wanted| wanted && fast), "{arch:?}, {rows} rows, {purpose:?}");
+        }
+    }
+}

@@ -52,6 +52,7 @@ fn refuses_a_shape_that_does_not_fit() {
     assert!(matches!(forward(0, 2), Err(Error::Invalid { argument: "batch", .. })));
     assert!(matches!(forward(1, 0), Err(Error::Invalid { argument: "seq_len", .. })));
     assert!(matches!(forward(1, 3), Err(Error::Short { argument: "x", .. })));
+    assert!(matches!(forward(1, 1), Err(Error::Short { argument: "x", .. })), "a token is left over");
     assert!(matches!(forward(usize::MAX, 2), Err(Error::Short { argument: "x", .. })));
     assert!(forward(2, 1).is_ok());
 }

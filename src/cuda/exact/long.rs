@@ -261,3 +261,30 @@ impl Chain {
         plan(call, &work).into_iter().map(step).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In the order of `LongTiles` or `LongRuns` and `LongSlabs` (cuda/exact/exact_long_sm90a.cu).
+    #[test]
+    fn parameters_are_the_kernels() {
+        let call = Call { sms: 132, fours: 30, rows: 1500, seq_len: 1500, causal: false, casts: true };
+        let work = call.work();
+        let of = |kernel| {
+            let all = parameters(kernel, &work, Arguments::each(&[9]));
+            let words = all.each_word().skip(1).take(4).collect::<Vec<_>>();
+            words.into_iter().take_while(|&word| word != 0).collect::<Vec<_>>()
+        };
+        let [front, in_qkv, in_attention, in_fc] = work.slabs.map(Slabs::words);
+        let joined = |first: &[u64], then: &[u64]| {
+            [first, then].concat().into_iter().take_while(|&word| word != 0).collect::<Vec<_>>()
+        };
+        assert!(work.runs.dealt > 0 && front[1] > 0);
+        assert_eq!(of(Kernel::Qkv(0)), joined(&work.qkv.words(), &in_qkv));
+        assert_eq!(of(Kernel::Attention), joined(&work.runs.words(), &in_attention));
+        assert_eq!(of(Kernel::AttentionHalves), joined(&in_attention, &[]));
+        assert_eq!(of(Kernel::Fc(0)), joined(&work.fc.words(), &in_fc));
+        assert_eq!([Kernel::AttnProj(0), Kernel::Norm2, Kernel::Proj(0)].map(of), [const { Vec::new() }; 3]);
+    }
+}

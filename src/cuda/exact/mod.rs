@@ -191,3 +191,69 @@ impl Kernel {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cuda::block::Buffers;
+    use crate::cuda::workspace::Parts;
+    use SolvePrecision::{Auto, Exact, Fast};
+    use std::ptr;
+
+    const SMS: usize = 132;
+
+    fn step(prepared: bool, precision: SolvePrecision, rows: usize, behind: Behind, arch: Arch) -> Step {
+        let function = |number| Function(ptr::without_provenance_mut(number));
+        let few = (arch == Arch::Sm90a).then(|| function(2));
+        let kernel = Kernel { function: function(1), few, chain: None, long: None, form: form(arch) };
+        let (batch, seq_len, causal) = (1, rows, false);
+        let shape = Shape { batch, seq_len, causal, prepared, precision, guarded: precision != Exact, rescued: false };
+        let parts = Parts { alarms: 11, exact: 12, ..Parts::NONE };
+        let buffers = Buffers { x: 21, output: 22, weights: 23, x_copy: 0, rows, seq_len, parts };
+        if rows == 0 { kernel.prepare(SMS, shape, &buffers) } else { kernel.forward(SMS, shape, &buffers, behind) }
+    }
+
+    /// The words of `ExactArgs`
+    fn words(step: &Step) -> Vec<u64> {
+        step.arguments.each_word().take(9).collect()
+    }
+
+    #[test]
+    fn the_arguments_are_the_kernels() {
+        // The rule by which the device judges alarms: RULE_EXACT, RULE_FAST, RULE_AUTO (tests/layout.rs).
+        for (precision, rule) in [(Exact, 0), (Fast, 1), (Auto, 2)] {
+            let [stateless, prepared, cast] = [(false, 100), (true, 100), (true, 0)]
+                .map(|(prepared, rows)| words(&step(prepared, precision, rows, Behind::Anything, Arch::Sm90a)));
+            let anything = pair(u32::MAX, SMS as u32);
+            let first = [21, 22, 23, 12, 11];
+            assert_eq!(stateless, [&first[..], &[pair(100, 100), pair(0, 3), pair(rule, 0), anything]].concat());
+            assert_eq!(prepared, [&first[..], &[pair(100, 100), pair(0, 2), pair(rule, 1), anything]].concat());
+            assert_eq!(cast, [&first[..], &[pair(0, 0), pair(0, 1), pair(0, 1), anything]].concat());
+        }
+        let watchers = |behind| words(&step(false, Fast, 100, behind, Arch::Sm90a))[8] as u32;
+        let all = [Behind::Anything, Behind::Chain, Behind::Settled, Behind::Watching(40)].map(watchers);
+        assert_eq!(all, [u32::MAX, u32::MAX, 0, 40]);
+    }
+
+    #[test]
+    fn few_rows_have_a_kernel_of_their_own_and_who_only_looks_has_few_blocks() {
+        let few = |prepared, rows| {
+            let step = step(prepared, Fast, rows, Behind::Settled, Arch::Sm90a);
+            let few = step.function == Function(ptr::without_provenance_mut(2));
+            assert_eq!(step.threads, if few { FEW_THREADS } else { 384 });
+            few
+        };
+        let all =
+            [(false, 64), (false, 65), (true, 48), (true, 49), (true, 0)].map(|(prepared, rows)| few(prepared, rows));
+        assert_eq!(all, [true, false, true, false, false]);
+        let blocks = |precision, behind, arch| {
+            let step = step(false, precision, 1000, behind, arch);
+            (step.grid[0], step.edge == Edge::Full, step.residency == Residency::Cooperative)
+        };
+        assert_eq!(blocks(Fast, Behind::Settled, Arch::Sm90a), (66, false, false));
+        assert_eq!(blocks(Auto, Behind::Watching(9), Arch::Sm90a), (33, false, false));
+        // Who computes needs all of them at once, and so does everybody on other GPUs.
+        assert_eq!(blocks(Exact, Behind::Anything, Arch::Sm90a), (132, true, true));
+        assert_eq!(blocks(Fast, Behind::Anything, Arch::Sm80), (132, true, true));
+    }
+}

@@ -61,3 +61,29 @@ fn wake(function: Function, arguments: Arguments) -> Step {
 pub fn idle(function: Function) -> Step {
     wake(function, Arguments::new().words(&[0; 11]))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps() -> Vec<Step> {
+        let step = |arguments| wake(Function::NONE, arguments);
+        let exact = Arguments::new().words(&[1, 2, 3, 4, 5]);
+        vec![step(Arguments::each(&[8])), step(Arguments::each(&[9]).containing(&exact, &[0, 0])), step(exact)]
+    }
+
+    /// It does not read the buffers of the call that the graph was built for.
+    #[test]
+    fn the_exact_kernel_leaves_its_place_to_what_wakes_it() {
+        let replaced = |waker| {
+            let mut steps = steps();
+            Sleep { blocks: 132, waker }.replace(&mut steps, 40, 41);
+            steps.iter().map(|step| step.arguments.each_word().take(9).collect::<Vec<_>>()).collect::<Vec<_>>()
+        };
+        let beside =
+            [vec![8, 0, 0, 0, 0, 0, 0, 0, 0], vec![9, 1, 2, 3, 4, 5, 0, 0, 0], vec![0, 0, 0, 4, 5, 40, 41, 0, 0]];
+        assert_eq!(replaced(Waker::Beside(Function::NONE, 0)), beside);
+        assert_eq!(replaced(Waker::Ahead(Function::NONE, 0)), beside);
+        assert_eq!(replaced(Waker::Predecessor), [vec![8, 0, 0, 0, 0, 0, 0, 0, 0], vec![9, 1, 2, 3, 4, 5, 40, 41, 0]]);
+    }
+}
