@@ -7,7 +7,7 @@
 namespace exact90 {
 
 constexpr int FEW_ROWS = 64;
-constexpr int SCALAR_ROWS = 4;     // up to which a warp multiplies by fp32 multiply-adds
+constexpr int SCALAR_ROWS = 8;     // up to which a warp multiplies by fp32 multiply-adds
 constexpr int CHUNK_ROWS = 32;     // of A in shared memory at a time
 constexpr int A_PITCH = D + 16;    // floats of a row there: what eight lanes read at once lies in 32 banks
 constexpr int PARTS = FFN / D;     // of W_proj's K

@@ -1,8 +1,8 @@
 /* The weights of the exact block of few rows: brought into shared memory by warps of their own, taken from there into registers, multiplied.
 
    By mma.sync an operand is two halves, as exact.cuh says, but its scale is that of what a warp has of a matrix: 64 of K, by 24 columns or by 16 rows. The
-   tensor cores cut sums off instead of rounding them, so these 64 are summed from zero. Up to SCALAR_ROWS rows fp32 multiply-adds are fewer
-   instructions. */
+   tensor cores cut sums off instead of rounding them, so these 64 are summed from zero. Up to four rows fp32 multiply-adds are fewer
+   instructions, and up to SCALAR_ROWS what computes a call again must be as near as precision exact, which multiplies so (small/fp32.cuh). */
 #pragma once
 
 #include "common/copy_sm90a.cuh"
