@@ -16,7 +16,7 @@ use solve::cuda::hopper::plan::{
     shared_bytes,
 };
 use solve::cuda::portable::plan::{self as portable, TILES, cast};
-use solve::cuda::workspace::{packed, vectors};
+use solve::cuda::workspace::{FEW_ALARMS, packed, vectors};
 use solve::dims;
 use solve::precision::SolvePrecision;
 use solve::weights::{PARAMS, WEIGHTS_LEN};
@@ -465,6 +465,8 @@ fn exact_forms(nvcc: &Path) {
             ("EXACT_CAST * 10 + EXACT_FORWARD", 12),
             ("RULE_EXACT * 100 + RULE_FAST * 10 + RULE_AUTO", 12),
             ("ALARMS * 4 <= 256", 1),
+            ("ALARMS_FEW * 4", FEW_ALARMS.start),
+            ("(ALARMS_FEW + 2 * ALARMS) * 4", FEW_ALARMS.end),
         ]
         .map(|(name, value)| (name.to_owned(), value));
         let equal: Vec<_> = equal.into_iter().chain(prepared).chain(arguments).collect();

@@ -165,6 +165,13 @@ pub fn in_fp32(device: &Device, shape: &Shape) -> bool {
     matches!(device.kernels, Kernels::Hopper(_)) && hopper::plan::in_fp32(shape)
 }
 
+/// Whether Hopper's few-token kernel looks at the weights of a call, and leaves its alarms for the call after the next to clear.
+#[must_use]
+pub fn few_watch(device: &Device, shape: &Shape) -> bool {
+    let few = matches!(device.kernels, Kernels::Hopper(_)) && shape.rows() <= hopper::plan::FEW_ROWS;
+    few && shape.guarded && !shape.prepared
+}
+
 /// The steps of one forward. `alone`: no other grids of this library run beside them.
 pub fn forward(device: &Device, shape: Shape, buffers: &Buffers, alone: bool) -> Result<Vec<Step>, Error> {
     if shape.precision == SolvePrecision::Exact && !in_fp32(device, &shape) {

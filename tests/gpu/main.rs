@@ -75,6 +75,7 @@ fn main() -> std::process::ExitCode {
         push("precision::rescue", precision::rescue);
         push("precision::rescue_in_place", precision::rescue_in_place);
         push("precision::usual_after_unusual", precision::usual_after_unusual);
+        push("precision::usual_behind_fp32", precision::usual_behind_fp32);
         push("precision::in_any_order", precision::in_any_order);
         push("precision::large_scores", precision::large_scores);
         push("precision::finite_at_extremes", precision::finite_at_extremes);

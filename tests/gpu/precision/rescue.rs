@@ -80,6 +80,26 @@ pub fn usual_after_unusual(arch: Arch) {
     }
 }
 
+/// Nor where calls in fp32, which look at no weights, come between: what a call of few tokens has raised without being computed again is not the next one's.
+pub fn usual_behind_fp32(arch: Arch) {
+    let [usual, unusual, between] = [&KINDS[0], &KINDS[1], &KINDS[2]].map(|kind| Memory::of(&weights_of(kind, 87)));
+    let x = Random::new(87).uniforms(5 * D);
+    let before = call(arch, &x, &usual, Auto);
+    for calls_in_fp32 in 1..4 {
+        // Twice, so that it is a graph.
+        for _ in 0..2 {
+            call(arch, &x, &unusual, Auto);
+        }
+        for _ in 0..2 {
+            call(arch, &x, &between, Fast);
+        }
+        for _ in 0..calls_in_fp32 {
+            call(arch, &x[..D], &usual, Fast);
+        }
+        assert!(call(arch, &x, &usual, Auto) == before, "alarms were left behind {calls_in_fp32} calls in fp32");
+    }
+}
+
 /// Calls one behind the other, none waited for, with usual and unusual weights in any order and buffers in turn: each is computed again or not by its own
 /// weights, whatever the graph that it shares with those before and behind did for them.
 pub fn in_any_order(arch: Arch) {
