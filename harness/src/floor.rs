@@ -56,9 +56,11 @@ impl Rates {
     }
 }
 
-/// As [`Rates::impossible_us`] for a processor: 64 operations a cycle at 5 GHz on every core.
-pub fn impossible_on_cpu_us(seq: usize, cores: usize) -> f64 {
-    flops(seq) / (cores as f64 * 5e9 * 64.0) * 1e6
+/// As [`Rates::impossible_us`] for a processor: 64 operations a cycle at 5 GHz on every core, or 1024 where it has matrix
+/// units (AMX, 16-bit operands).
+pub fn impossible_on_cpu_us(seq: usize, cores: usize, matrix_units: bool) -> f64 {
+    let a_cycle = if matrix_units { 1024.0 } else { 64.0 };
+    flops(seq) / (cores as f64 * 5e9 * a_cycle) * 1e6
 }
 
 #[cfg(test)]
@@ -75,6 +77,7 @@ mod tests {
             let impossible = h200.impossible_us(seq, api);
             assert!((impossible / us - 1.0).abs() < 0.01 && impossible < h200.floor_us(seq), "{impossible}");
         }
-        assert!((impossible_on_cpu_us(1024, 2) / 27_682.0 - 1.0).abs() < 0.01);
+        assert!((impossible_on_cpu_us(1024, 2, false) / 27_682.0 - 1.0).abs() < 0.01);
+        assert!((impossible_on_cpu_us(1024, 2, true) / 1730.0 - 1.0).abs() < 0.01);
     }
 }

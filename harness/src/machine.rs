@@ -61,6 +61,17 @@ impl Machine {
     }
 }
 
+/// Processors that a call may have for a moment: all of them, also where a quota of their time allows fewer for long.
+pub fn processors() -> usize {
+    // SAFETY: no arguments to get wrong.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1).max(1)
+}
+
+/// Whether they multiply matrices (AMX).
+pub fn has_matrix_units() -> bool {
+    first_after("/proc/cpuinfo", "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag.starts_with("amx_")))
+}
+
 /// The kernel module's version, such as 580.159.04.
 fn kernel_driver() -> String {
     let text = std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();

@@ -5,6 +5,7 @@ use super::{Samples, told_by_times};
 use crate::content::Content;
 use crate::floor;
 use crate::grade::Grade;
+use crate::machine;
 use crate::protocol::Api;
 use crate::reason::{Failure, Reason};
 use crate::report::Speed;
@@ -220,7 +221,7 @@ fn possible(grade: &Grade<'_>, seq: usize) -> Result<(), Failure> {
     let api = if grade.report.api == "prepared" { Api::Prepared } else { Api::Solve };
     let limit = match &grade.plan.rates {
         Some(rates) => rates.impossible_us(seq, api),
-        None => floor::impossible_on_cpu_us(seq, std::thread::available_parallelism().map_or(1, usize::from)),
+        None => floor::impossible_on_cpu_us(seq, machine::processors(), machine::has_matrix_units()),
     };
     for s in grade.report.speed.iter().filter(|s| s.seq == seq) {
         if s.summary.median < limit {
