@@ -108,8 +108,8 @@ impl Error {
     pub fn is_fault(&self) -> bool {
         match self {
             Self::Lost { .. } => true,
-            // Uncorrectable ECC and NVLink errors, the faults of kernels from illegal address to launch failure, and of other clients of MPS or devices. Not 709,
-            // a destroyed context: that is what the driver says of a stream that is gone, too, and of a reset `Device::is_reset` knows.
+            // Uncorrectable ECC and NVLink errors, the faults of kernels from illegal address to launch failure, and of other clients of MPS or devices. Not
+            // 709, a destroyed context: that is what the driver says of a stream that is gone, too, and of a reset `Device::is_reset` knows.
             Self::Driver { code, .. } => {
                 matches!(code, 214 | 220 | 226 | 700 | 702 | 710 | 714..=719 | 721 | 810 | 911)
             }

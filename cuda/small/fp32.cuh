@@ -1,14 +1,14 @@
 /* Up to FP32_ROWS tokens from fp32 weights, in fp32 throughout: one row is multiplied as fast as its weights could be
-   rounded, so that it serves every precision. The weights may be anything that fp32 can hold: nothing about them need be
-   watched, nothing follows that would compute the call again, and the launch may begin while the one before it ends
-   (src/cuda/lone.rs). Limiter: as in block.cuh, and multiply-adds, of which each row costs about 1 us (H200).
+   rounded, so that it serves every precision. The weights may be anything that fp32 can hold: nothing about them need
+   be watched, nothing follows that would compute the call again, and the launch may begin while the one before it
+   ends (src/cuda/lone.rs). Limiter: as in block.cuh, and multiply-adds, of which each row costs about 1 us (H200).
 
-   SINGLE: one token, whose attention is V, because the softmax over a single key is 1; Q and K
-   are not computed, and W_proj has a place of its own.
+   SINGLE: one token, whose attention is V, because the softmax over a single key is 1; Q and K are not computed, and
+   W_proj has a place of its own.
 
-   A warp has 64 of K, a lane (g, t) of it the numbers that it would have as B of the MMA (stream.cuh): rows of the slice
-   by t, columns by g. Of activations it receives and normalises row g, its numbers being chunks s of four, and lays them
-   down for the whole warp as [row][4 s + t]; with one token all lanes have them already. */
+   A warp has 64 of K, a lane (g, t) of it the numbers that it would have as B of the MMA (stream.cuh): rows of the
+   slice by t, columns by g. Of activations it receives and normalises row g, its numbers being chunks s of four, and
+   lays them down for the whole warp as [row][4 s + t]; with one token all lanes have them already. */
 #pragma once
 
 #include "common/exp2.cuh"
@@ -202,9 +202,10 @@ __device__ __forceinline__ void compute_in_fp32(const Call<W>& call, Shared<1, W
     barrier_wait(&shared.qkv_arrived[own / QkvS::PART_ROWS], parity);
     weights.take(shared.qkv());
     weights.multiply(a, rows, shared.qkv_sums().of(warp));
-    finish(QkvS(), shared.qkv_sums(), shared.b_qkv, shared.qkv_arrived, slice, [&](int row, int column, float2 sum, float2 bias) {
-      send(exchange.exact_qkv.at(row, place_of_qkv(column)), add(sum, bias));
-    });
+    finish(QkvS(), shared.qkv_sums(), shared.b_qkv, shared.qkv_arrived, slice,
+           [&](int row, int column, float2 sum, float2 bias) {
+             send(exchange.exact_qkv.at(row, place_of_qkv(column)), add(sum, bias));
+           });
   }
   if constexpr (PROJ_ASKED == WITH_QKV) fence_async_shared();  // W_proj will lie where W_qkv and its sums lay
 
@@ -232,7 +233,8 @@ __device__ __forceinline__ void compute_in_fp32(const Call<W>& call, Shared<1, W
       float4 of[3][4];
 #pragma unroll
       for (int i = 0; i < 12; ++i) of[i / 4][i % 4] = floats(in[i]);
-      attention_in_fp32(of[0], of[1], of[2], rows, Keys(row, rows, call.seq_len, call.causal), a, Activations<false>(shared.rows_of(warp) + FP32_ROWS * 16), o);
+      const Activations<false> values(shared.rows_of(warp) + FP32_ROWS * 16);
+      attention_in_fp32(of[0], of[1], of[2], rows, Keys(row, rows, call.seq_len, call.causal), a, values, o);
       __syncwarp();  // K has been read
     }
 #pragma unroll
@@ -263,10 +265,11 @@ __device__ __forceinline__ void compute_in_fp32(const Call<W>& call, Shared<1, W
   for (int slice = place.wide; slice < FcS::COUNT; slice += place.grid) {
     if (slice != place.wide) next_slice(), take_fc();
     fc.multiply(a, rows, shared.fc_sums().of(warp));
-    finish(FcS(), shared.fc_sums(), shared.b_fc, shared.fc_arrived, slice, [&](int row, int column, float2 sum, float2 bias) {
-      sum = add(sum, bias);
-      send(exchange.exact_f.at(row, place_of_f(column)), make_float2(gelu(sum.x), gelu(sum.y)));
-    });
+    finish(FcS(), shared.fc_sums(), shared.b_fc, shared.fc_arrived, slice,
+           [&](int row, int column, float2 sum, float2 bias) {
+             sum = add(sum, bias);
+             send(exchange.exact_f.at(row, place_of_f(column)), make_float2(gelu(sum.x), gelu(sum.y)));
+           });
   }
 
   parity = 0;
@@ -284,10 +287,11 @@ __device__ __forceinline__ void compute_in_fp32(const Call<W>& call, Shared<1, W
 #pragma unroll
     for (int s = 0; s < 4; ++s) a.put(s, f[s]);
     weights.multiply(a, rows, shared.proj_sums().of(warp));
-    finish(ProjS(), shared.proj_sums(), shared.b_proj, shared.proj_arrived, slice, [&](int row, int column, float2 sum, float2 bias) {
-      if (meet<ProjS, 1>(sum, exchange.proj_sums, split, row, column))
-        *reinterpret_cast<float2*>(call.output + row * D + column) = add(add(sum, bias), residual);
-    });
+    finish(ProjS(), shared.proj_sums(), shared.b_proj, shared.proj_arrived, slice,
+           [&](int row, int column, float2 sum, float2 bias) {
+             if (meet<ProjS, 1>(sum, exchange.proj_sums, split, row, column))
+               *reinterpret_cast<float2*>(call.output + row * D + column) = add(add(sum, bias), residual);
+           });
   }
   if (threadIdx.x == 0)
     call.workspace.epoch[blockIdx.x] = {launches + 1, static_cast<uint32_t>(rows), form_of<C>()};

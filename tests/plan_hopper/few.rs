@@ -43,7 +43,8 @@ fn few_rows_are_one_resident_launch() {
     }
 }
 
-/// In exact the fewest rows, of handles too, and where the weights come with the call one row in each precision; but nobody who takes the place of fast kernels.
+/// In exact the fewest rows, of handles too, and where the weights come with the call one row in each precision; but nobody who takes the place of fast
+/// kernels.
 #[test]
 fn the_fewest_rows_are_computed_in_fp32() {
     let most = |precision, prepared, rescued| {
