@@ -50,10 +50,8 @@ fn has_instructions(arch: Arch, instructions: &[&str]) -> Result<Completion, Fai
         for instruction in wanted {
             assert!(text.contains(instruction), "no {instruction} in {}", image.name);
         }
-        // The kernels for few tokens hand an address over to a graph's node, once and only where a call is computed again.
-        let handed = if image.name.starts_with("small") { text.matches("Function : ").count() } else { 0 };
         // Another compiler's code may be slower, and the build has said so.
-        let stays = text.matches("STL").count() <= handed;
+        let stays = !text.contains("STL");
         assert!(toolkit_version() != tuned_version() || stays, "{} stores to local memory", image.name);
     }
     Ok(Completion::Completed)

@@ -26,8 +26,8 @@ enum Alarm {
   ALARMS_WATCHED = 32,
   ALARMS_QKV_READ = 33, // blocks that have read their part of W_qkv, where QKV and attention are one kernel
   ALARMS_BUFFERS = 40,  // x (or its copy), output and weights of this call, an address each: what wakes the exact kernel finds them here
-  ALARMS_FEW = 64,      // two more sets of alarms, which calls of the few-token kernel take in turns where the exact kernel sleeps
-  ALARMS_COUNTED = 96   // its blocks that have looked, 0 between calls; not the word above, which keeps what a call of more rows has left there
+  ALARMS_FEW = 64,      // two more sets of alarms, which calls of the few-token kernel take in turns
+  ALARMS_COUNTED = 96   // a word for each set: its blocks that have looked, and WATCHED_LOUD for each that has raised an alarm
 };
 constexpr unsigned WATCHED_LOUD = 1u << 16;
 enum Matrix { MATRIX_QKV, MATRIX_ATTN, MATRIX_FC, MATRIX_PROJ };

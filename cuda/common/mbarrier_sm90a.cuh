@@ -13,6 +13,11 @@ __device__ __forceinline__ void mbarrier_init(uint32_t barrier, uint32_t arrival
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
+// 9.7.13.15.10 mbarrier.inval: its place may be used for something else
+__device__ __forceinline__ void mbarrier_invalidate(uint32_t barrier) {
+  asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
 // 9.7.13.4 fence: makes initialised barriers visible to the copy engine
 __device__ __forceinline__ void fence_mbarrier_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 

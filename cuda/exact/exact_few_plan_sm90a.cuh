@@ -11,8 +11,8 @@ constexpr int SCALAR_ROWS = 8;     // up to which a warp multiplies by fp32 mult
 constexpr int CHUNK_ROWS = 32;     // of A in shared memory at a time
 constexpr int A_PITCH = D + 16;    // floats of a row there: what eight lanes read at once lies in 32 banks
 constexpr int PARTS = FFN / D;     // of W_proj's K
-constexpr int FEW_WARPS = THREADS / 32, BRINGING = 4;  // warps that compute, and that bring weights
-constexpr int FEW_THREADS = THREADS + 32 * BRINGING;
+constexpr int FEW_WARPS = THREADS / 32, FEW_BRINGING = 4;  // warps that compute, and that bring weights in exact_few_sm90a.cu
+constexpr int FEW_THREADS = THREADS + 32 * FEW_BRINGING;
 constexpr int FEW_ASKED = 1, FEW_COMPUTING = 2;  // named barriers
 
 // A unit of work: so many columns, in tiles of the MMA, and D of K, of which each warp has so many steps of 16.
@@ -22,8 +22,8 @@ constexpr int SUMS_PITCH = CHUNK_ROWS * UNIT;  // floats of a warp's sums
 struct FewShared {
   float* base;
   static constexpr int SUMS = CHUNK_ROWS * A_PITCH, NORM = SUMS + FEW_WARPS * SUMS_PITCH, WEIGHTS = NORM + 2 * D, BARRIERS = WEIGHTS + D * UNIT,
-                       END = BARRIERS + 4;
-  static_assert(END * 4 <= SHARED_BYTES - SHARED_ALIGNMENT, "fits");
+                       BYTES = (BARRIERS + 4) * 4;
+  static_assert(BYTES <= SHARED_BYTES - SHARED_ALIGNMENT, "fits");
   __device__ __forceinline__ float* a() const { return base; }
   __device__ __forceinline__ float* sums() const { return base + SUMS; }  // by warp
   __device__ __forceinline__ float* norm() const { return base + NORM; }  // gamma, then beta

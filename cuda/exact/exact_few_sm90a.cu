@@ -8,5 +8,5 @@ extern "C" __global__ void __launch_bounds__(exact90::FEW_THREADS, 1) exact_few(
   if (!join_crew(args)) return;
   pdl_launch();  // the next call may begin while this one ends (src/cuda/lone.rs)
   const uint32_t shared = shared_base();
-  few_block(args, {reinterpret_cast<float*>(dynamic_shared + (shared - shared_address(dynamic_shared)))});
+  few_block<FEW_BRINGING>(args, {reinterpret_cast<float*>(dynamic_shared + (shared - shared_address(dynamic_shared)))});
 }

@@ -61,6 +61,7 @@ __device__ __forceinline__ void few_add_parts(const FewStage& stage, int first_r
   }
 }
 
+template <int BRINGING>
 __device__ __forceinline__ void few_compute(const ExactArgs& args, const FewShared& shared) {
   // Read as it is: to acquire it here would hold up all loads behind.
   GridBarrier grid(args.memory, __ldcg(reinterpret_cast<const unsigned*>(args.memory)) & GridBarrier::TOP, crew.rank, crew.size);
@@ -73,6 +74,8 @@ __device__ __forceinline__ void few_compute(const ExactArgs& args, const FewShar
     if (threadIdx.x == 0) grid.await();
     few_sync();
   };
+  constexpr bool EARLY = BRINGING > 1;  // weights are taken before the rows of A are there; 128 registers are too few for both
+  const auto ask = [] { named_barrier_arrive(FEW_ASKED, THREADS + 32 * BRINGING); };
   uint32_t parity = 0;
 #pragma unroll 1
   for (int matrix = MATRIX_QKV; matrix <= MATRIX_PROJ; matrix++) {
@@ -85,7 +88,7 @@ __device__ __forceinline__ void few_compute(const ExactArgs& args, const FewShar
     }
     if (!begins) leave();
     if (matrix == MATRIX_FC) bring_norm(stage.weights() + GAMMA2, shared.norm());
-    if (!works && begins) named_barrier_arrive(FEW_ASKED, FEW_THREADS);
+    if (!works && begins) ask();
     if (!works && !begins && matrix != MATRIX_PROJ) enter();
     FewWeights weights;
 #pragma unroll 1
@@ -96,18 +99,16 @@ __device__ __forceinline__ void few_compute(const ExactArgs& args, const FewShar
       if (begins && first)
         few_norm(args.x, shared.norm(), shared.a(), min(rows, CHUNK_ROWS), [&] {
           bring_norm(stage.weights() + GAMMA1, shared.norm());
-          named_barrier_arrive(FEW_ASKED, FEW_THREADS);
+          ask();
           copy_async_wait();
           few_sync();
         });
-      mbarrier_wait_or_fault(shared.full(), parity);
-      weights.take(shared.weights(), rows <= SCALAR_ROWS);
-      mbarrier_arrive(shared.taken());
+      if constexpr (EARLY) weights.receive(shared, parity, rows <= SCALAR_ROWS);
       copy_async_wait();
       if (first && !begins) enter();
       const float bias = load(stage.bias() + column);
 #pragma unroll 1
-      for (int top = 0; top < rows; top += CHUNK_ROWS) {
+      for (int top = 0; top < (EARLY ? rows : 1); top += CHUNK_ROWS) {
         const int count = min(rows - top, CHUNK_ROWS);
         const bool there = first ? begins && top == 0 : rows <= CHUNK_ROWS && matrix != MATRIX_PROJ;
         const FewStage::Left left = stage.left(part);
@@ -117,6 +118,7 @@ __device__ __forceinline__ void few_compute(const ExactArgs& args, const FewShar
           bring_rows(left.rows + top * left.pitch, left.pitch, shared.a(), count);
         float residual[OWN] = {};
         if (matrix == MATRIX_ATTN) each_own(own_row, count, [&](int row, int i) { residual[i] = load(args.x + (top + row) * D + column); });
+        if constexpr (!EARLY) weights.receive(shared, parity, rows <= SCALAR_ROWS);
         copy_async_wait();
         few_sync();
         weights.multiply(shared.a(), shared.sums(), count, rows <= SCALAR_ROWS);
@@ -134,7 +136,8 @@ __device__ __forceinline__ void few_compute(const ExactArgs& args, const FewShar
   }
 }
 
-// By FEW_THREADS threads
+// By THREADS and BRINGING warps more. Whole warpgroups of these give some of their registers away.
+template <int BRINGING>
 __device__ __forceinline__ void few_block(const ExactArgs& args, const FewShared& shared) {
   if (threadIdx.x == THREADS) {
     mbarrier_init(shared.full(), 32 * BRINGING);
@@ -143,11 +146,11 @@ __device__ __forceinline__ void few_block(const ExactArgs& args, const FewShared
   }
   __syncthreads();
   if (threadIdx.x < THREADS) {
-    registers_increase<152>();
-    few_compute(args, shared);
+    if constexpr (BRINGING == 4) registers_increase<152>();
+    few_compute<BRINGING>(args, shared);
   } else {
-    registers_decrease<40>();
-    FewProducer{args, shared}.run();
+    if constexpr (BRINGING == 4) registers_decrease<40>();
+    FewProducer<BRINGING>{args, shared}.run();
   }
 }
 

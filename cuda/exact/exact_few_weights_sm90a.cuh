@@ -12,8 +12,9 @@
 
 namespace exact90 {
 
-/* Four more warps bring the weights, unit by unit, into a place in shared memory, the next ones as soon as all threads have taken the last. Asked for by the
+/* BRINGING more warps bring the weights, unit by unit, into a place in shared memory, the next ones as soon as all threads have taken the last. Asked for by the
    computing warps they hold these up, and rows and the grid barrier's word would wait behind them. */
+template <int BRINGING>
 struct FewProducer {
   const ExactArgs& args;
   const FewShared& shared;
@@ -40,7 +41,7 @@ struct FewProducer {
 
   __device__ __forceinline__ void run() const {
     uint32_t parity = 1;  // nothing need be taken before the first one
-    named_barrier_sync(FEW_ASKED, FEW_THREADS);
+    named_barrier_sync(FEW_ASKED, THREADS + 32 * BRINGING);
 #pragma unroll 1
     for (int matrix = MATRIX_QKV; matrix <= MATRIX_PROJ; matrix++) {
       const FewStage stage{args, matrix};
@@ -86,6 +87,13 @@ struct FewWeights {
         const Split a = split(v[0] * scale, v[1] * scale), b = split(v[2] * scale, v[3] * scale);
         v[0] = __uint_as_float(a.hi), v[1] = __uint_as_float(b.hi), v[2] = __uint_as_float(a.lo), v[3] = __uint_as_float(b.lo);
       }
+  }
+
+  // The same when they are there
+  __device__ __forceinline__ void receive(const FewShared& shared, uint32_t parity, bool scalar) {
+    mbarrier_wait_or_fault(shared.full(), parity);
+    take(shared.weights(), scalar);
+    mbarrier_arrive(shared.taken());
   }
 
   // Sums over the warp's part of K: to[row][column]

@@ -4,20 +4,21 @@
    Shapes: x, output (rows, 768) fp32, rows = batch seq_len <= 16 MT, 8 where HALVES is 1; they may be the same buffer.
    Grid: min(SMs, 128), all resident at once, hence a cooperative launch; 416 threads: twelve warps compute, one brings
    (producer.cuh).
-   Shared memory: sizeof(Shared<MT, W, SINGLE>), 143 to 204 KB. A block's weights are on their way long before they are
+   Shared memory: sizeof(Shared<MT, W, SINGLE>), 143 to 212 KB. A block's weights are on their way long before they are
    used. Limiter: the exchanges of activations through L2, one after the other (up to 16 rows three, or four from fp32
    weights, whose proj is split; six above), and the bytes from L2 to the SMs, activations and weights together.
 
    SINGLE: sequences of one token. The softmax over a single key is 1, so attention is V, and Q and K are not computed.
 
-   Here with fp16 operands, from prepared weights or from fp32 ones, which are watched on their way (watch.cuh);
-   fp32.cuh has the same in fp32.
+   Here with fp16 operands, from prepared weights or from fp32 ones, which are watched on their way (watch.cuh): where
+   fp16 does not hold them all blocks compute the call again (again.cuh). fp32.cuh has the same in fp32.
 
    x is read before anything that output depends on is sent, and output is written after everything was received: they
-   may be the same. `x_copy` gets x once more, `wake` tells what to do about unusual fp32 weights; both may be null. A
-   grid smaller than the slices are many takes them in turns; of one to three blocks it would wait for itself. */
+   may be the same; then `x_copy`, else null, gets x once more for who computes the call again. A grid smaller than the
+   slices are many takes them in turns; of one to three blocks it would wait for itself. */
 #pragma once
 
+#include "small/again.cuh"
 #include "small/bystander.cuh"
 #include "small/fp32.cuh"
 #include "small/phases.cuh"
@@ -114,7 +115,7 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGL
   const bool has_qkv = place.wide < QkvS::COUNT;
   constexpr Asked PROJ_ASKED = asked<MT, W, SINGLE>();
 
-  if constexpr (!W::FP32) pdl_wait();
+  pdl_wait();
   // What LN1 needs is asked for before anything else.
   float4 v[2][4], gamma[4], beta[4];
   Row row_x, row_gamma, row_beta;
@@ -128,8 +129,8 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGL
   }
 
   named_barrier_arrive(ASKED, BLOCK);
-  const uint32_t launches = load_strong_word(&call.workspace.epoch[blockIdx.x].launches);
-  Exchange& exchange = call.workspace.copy[launches % 2];
+  const uint2 calls = calls_before(call.workspace);
+  Exchange& exchange = call.workspace.copy[calls.x % 2];
   WatchOf<W> qkv_watch, watch;
   constexpr int STEPS = D / WARPS / 16;
   uint32_t a[STEPS][MT][4];
@@ -160,7 +161,7 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGL
   qkv_watch.lay_down(shared, MATRIX_QKV);
   const Bystander bystander(QkvS::COUNT);
   if (call.x_copy) bystander.save(call.x, call.x_copy, rows);
-  if (call.wake) bystander.watch(call.vectors, Guard{call.wake, launches}.alarms(), shared.loud);
+  if constexpr (W::WATCHED) bystander.watch(call.vectors, Verdict(*call.again, calls.y).alarms(), shared.loud);
 
   const auto lay_base = [&](int row) {  // of the row this warp will put together; a lane reads what it wrote
 #pragma unroll
@@ -222,8 +223,7 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGL
                                   slice + place.grid >= ProjS::COUNT);
   }
   if (place.narrow >= ProjS::COUNT) watch.lay_down(shared, MATRIX_PROJ);
-  if (threadIdx.x == 0)
-    call.workspace.epoch[blockIdx.x] = {launches + 1, static_cast<uint32_t>(rows), form_of<C>()};
+  if (threadIdx.x == 0) note_call<C>(call.workspace, calls, rows);
 }
 
 template <int MT, int HALVES, bool SINGLE, class W>
@@ -236,6 +236,10 @@ __device__ __forceinline__ void block(const Call<W>& call) {
     compute_in_fp32(call, shared);
   else
     compute<MT, HALVES>(call, shared);
+  if constexpr (W::WATCHED) {
+    __syncthreads();
+    if (shared.again) compute_again(*call.again, call.x_copy != nullptr, shared);
+  }
 }
 
 }  // namespace small

@@ -25,6 +25,16 @@ __device__ __forceinline__ float4 floats(uint4 v) {
   return make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w));
 }
 
+/* What launches before this one were, launches and watched ones; and by one thread of a block that all of its threads
+   have asked, what this one was. C: its Cut */
+__device__ __forceinline__ uint2 calls_before(const Workspace& workspace) {
+  return load_strong_pair(&workspace.epoch[blockIdx.x]);
+}
+template <class C>
+__device__ __forceinline__ void note_call(Workspace& workspace, uint2 before, int rows) {
+  workspace.epoch[blockIdx.x] = {before.x + 1, before.y + C::WATCHED, static_cast<uint32_t>(rows), form_of<C>()};
+}
+
 /* Loads v[i] from at(i), or zeros where at(i) is null, until every word has been written. The whole warp calls it. With
    many rows a failed attempt would load a lot in vain: then each lane first waits for one word, `sample`, between them
    from nearly every block that has a part. */

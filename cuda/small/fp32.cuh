@@ -163,8 +163,8 @@ __device__ __forceinline__ void compute_in_fp32(const Call<W>& call, Shared<1, W
     }
   }
   named_barrier_arrive(ASKED, BLOCK);
-  const uint32_t launches = load_strong_word(&call.workspace.epoch[blockIdx.x].launches);
-  Exchange& exchange = call.workspace.copy[launches % 2];
+  const uint2 calls = calls_before(call.workspace);
+  Exchange& exchange = call.workspace.copy[calls.x % 2];
   uint32_t parity = 0;  // as in compute()
   const auto next_slice = [&] {
     fence_async_shared();
@@ -293,8 +293,7 @@ __device__ __forceinline__ void compute_in_fp32(const Call<W>& call, Shared<1, W
                *reinterpret_cast<float2*>(call.output + row * D + column) = add(add(sum, bias), residual);
            });
   }
-  if (threadIdx.x == 0)
-    call.workspace.epoch[blockIdx.x] = {launches + 1, static_cast<uint32_t>(rows), form_of<C>()};
+  if (threadIdx.x == 0) note_call<C>(call.workspace, calls, rows);
 }
 
 }  // namespace small

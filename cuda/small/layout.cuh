@@ -60,7 +60,7 @@ struct Slice {
    their sums meeting in the workspace, and a row is normalised once and sent round. SINGLE: sequences of one token. */
 template <int MT, class W, bool SINGLE>
 struct Cut {
-  static constexpr bool FP32 = W::FP32, IN_FP32 = FP32 && !W::WATCHED;
+  static constexpr bool FP32 = W::FP32, WATCHED = W::WATCHED, IN_FP32 = FP32 && !WATCHED;
   static constexpr bool SPLIT = MT > 1, SPLIT_PROJ = SPLIT || FP32;
   static_assert(!(SINGLE && SPLIT));
   // How slices come (pace.cuh): in parts of 6 to 16 KB, so many ahead
@@ -100,6 +100,7 @@ struct Exchange {
 /* A block's own memory from launch to launch. */
 struct alignas(16) Epoch {
   uint32_t launches;    // how many it has seen; the parity picks the copy
+  uint32_t watched;     // how many of them looked at their weights; the parity picks the set of alarms
   uint32_t rows, form;  // of the last one: what is to be cleared
 };
 

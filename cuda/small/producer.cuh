@@ -19,8 +19,8 @@ struct Call {
   Workspace& workspace;
   int rows, seq_len;
   bool causal;
-  float* x_copy;     // or null: x once more
-  const Wake* wake;  // of fp32 weights
+  float* x_copy;           // or null: x once more
+  const ExactArgs* again;  // of weights that are watched: the same call for exact_few_sm90a.cuh
 };
 
 /* The first slices of this block; the next ones follow at a distance of the grid. The narrow matrices' start three
@@ -44,11 +44,10 @@ __device__ __forceinline__ int slices_from(int first) {
   return first < S::COUNT ? (S::COUNT - 1 - first) / static_cast<int>(gridDim.x) + 1 : 0;
 }
 
-/* Raises the alarms that follow from what all threads have laid down of fp32 weights, and judges. Those of W_attn are
-   seen by each of the MT warps that share a head. */
+/* Raises the alarms that follow from what all threads have laid down of fp32 weights. Those of W_attn are seen by each
+   of the MT warps that share a head. Returns in one lane whether there is one. */
 template <int MT, class W, bool SINGLE>
-__device__ __forceinline__ void report_all(Shared<MT, W, SINGLE>& shared, const Place& place, const Guard& guard,
-                                           unsigned awake) {
+__device__ __forceinline__ bool report_all(Shared<MT, W, SINGLE>& shared, const Place& place, unsigned* alarms) {
   using C = Cut<MT, W, SINGLE>;
   using QkvS = typename C::Qkv;
   using AttnS = typename C::Attn;
@@ -65,9 +64,9 @@ __device__ __forceinline__ void report_all(Shared<MT, W, SINGLE>& shared, const 
 #pragma unroll 1
   for (int m = 0; m < 4; ++m) {
     const int weights = m == MATRIX_QKV ? qkv : m == MATRIX_ATTN ? attn : m == MATRIX_FC ? fc : proj;
-    loud |= report(shared.seen[m], &shared.watched[m], guard.alarms(), m, static_cast<float>(weights));
+    loud |= report(shared.seen[m], &shared.watched[m], alarms, m, static_cast<float>(weights));
   }
-  if (threadIdx.x % 32 == 0) guard.judge(loud || shared.loud, awake);
+  return loud || shared.loud;
 }
 
 template <int MT, class W, bool SINGLE>
@@ -121,10 +120,8 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGL
   }
   __syncwarp();
   named_barrier_arrive(READY, BLOCK);
-  if constexpr (!W::WATCHED) {  // the call before may still be running (src/cuda/lone.rs)
-    pdl_wait();
-    pdl_launch();
-  }
+  pdl_wait();  // the call before may still be running (src/cuda/lone.rs)
+  pdl_launch();
   named_barrier_sync(ASKED, BLOCK);  // not before: it would delay LN1's input
   const Epoch last = call.workspace.epoch[blockIdx.x];
   if (place.wide < QkvS::COUNT) bring_qkv(place.wide, first_slices);
@@ -135,12 +132,7 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGL
   bring_next(place.wide, QkvS::COUNT, bring_qkv);
 
   clear(call.workspace.copy[~last.launches % 2], min(last.rows, MAX_ROWS), last.form);
-  const Guard guard{call.wake, last.launches};
-  unsigned awake = 0;
-  if (W::WATCHED && call.wake) {
-    guard.clear_other();
-    if (call.wake->node != nullptr) awake = load_strong_word(call.wake->awake);
-  }
+  if constexpr (W::WATCHED) Verdict(*call.again, last.watched).clear_other();
 
   if constexpr (PROJ_ASKED == WITH_QKV) bring_first_proj();
   bring_next(place.narrow, AttnS::COUNT, bring_attn);
@@ -148,7 +140,11 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGL
   bring_next(place.wide, FcS::COUNT, bring_fc);
   bring_next(place.narrow, ProjS::COUNT, bring_proj);
 
-  if constexpr (W::WATCHED) report_all(shared, place, guard, awake);
+  if constexpr (W::WATCHED) {
+    const Verdict verdict(*call.again, last.watched);
+    const bool loud = report_all(shared, place, verdict.alarms());
+    if (threadIdx.x % 32 == 0) shared.again = verdict.reach(loud);
+  }
 }
 
 }  // namespace small

@@ -56,6 +56,11 @@ __device__ __forceinline__ void store_strong(void* p, uint32_t v) {
   asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
 
+// 9.7.13.6, red.relaxed: as strong, and nothing written before is told with it
+__device__ __forceinline__ void add_strong(uint32_t* p, uint32_t v) {
+  asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+
 // 9.7.9.8, ld: ordinary loads that stay where they are written, ahead of a wait
 __device__ __forceinline__ float4 load_early(const float* p) {
   float4 v;

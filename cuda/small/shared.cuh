@@ -44,6 +44,7 @@ struct Shared {
   uint64_t norm2_arrived;
   uint64_t watched[4];  // what was seen of each matrix has been laid down
   unsigned loud;        // whether this block has raised an alarm
+  unsigned again;       // whether the call must be computed again
 
   __device__ __forceinline__ Element* qkv() { return qkv_area; }
   __device__ __forceinline__ Element* proj() { return PROJ_IN_QKV ? qkv_area : proj_area; }

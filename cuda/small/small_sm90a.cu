@@ -23,16 +23,17 @@ static_assert(sizeof(small::Workspace) == 3000320 && sizeof(small::Prepared) == 
   extern "C" __global__ void __launch_bounds__(small::BLOCK, 1)                                                        \
       small_f32_##ROWS(const float* x, float* output, const float* weights, small::Workspace* workspace, int rows,     \
                        int seq_len, int causal, float* x_copy,                                                         \
-                       const __grid_constant__ small::Fp32Weights::Matrices maps, const __grid_constant__ Wake wake) { \
+                       const __grid_constant__ small::Fp32Weights::Matrices maps,                                      \
+                       const __grid_constant__ ExactArgs again) {                                                      \
     small::block<MT, HALVES, false, small::Fp32Weights>(                                                               \
-        {x, output, maps, vectors_of(weights), *workspace, rows, seq_len, causal != 0, x_copy, &wake});                \
+        {x, output, maps, vectors_of(weights), *workspace, rows, seq_len, causal != 0, x_copy, &again});               \
   }                                                                                                                    \
   extern "C" __global__ void __launch_bounds__(small::BLOCK, 1) small_f32_unaligned_##ROWS(                            \
       const float* x, float* output, const float* weights, small::Workspace* workspace, int rows, int seq_len,         \
-      int causal, float* x_copy, const __grid_constant__ Wake wake) {                                                  \
+      int causal, float* x_copy, const __grid_constant__ ExactArgs again) {                                            \
     const small::UnalignedWeights::Matrices from{weights};                                                             \
     small::block<MT, HALVES, false, small::UnalignedWeights>(                                                          \
-        {x, output, from, vectors_of(weights), *workspace, rows, seq_len, causal != 0, x_copy, &wake});                \
+        {x, output, from, vectors_of(weights), *workspace, rows, seq_len, causal != 0, x_copy, &again});               \
   }
 
 #define FROM_PREPARED(MT, HALVES, SINGLE, ROWS)                                                                        \

@@ -5,59 +5,46 @@
 #include "common/pack.cuh"
 #include "common/sync_sm90a.cuh"
 #include "common/watch_sm90a.cuh"
-#include "exact/wake_sm90a.cuh"
+#include "exact/exact.cuh"
+#include "small/exchange.cuh"
 #include "small/layout.cuh"
-#include "small/ptx.cuh"
 
 namespace small {
 
-/* What comes of alarms. Where the exact kernel follows, it looks itself. Where it sleeps (exact/wake_sm90a.cuh), it is
-   up to the blocks that have raised one: the producer of each looks at all of them once its own are there, so the last
-   to look sees all, and must_rescue() takes nothing back when there are more. The first to find that it must wakes the
-   exact kernel. Nobody knows when all have looked, so calls take two sets of alarms in turns, and each clears the
-   other's. While the exact kernel is awake from an earlier call, every block counts itself instead and the last one
-   decides, because it may have to put it to sleep. */
-struct Guard {
-  const Wake* wake;
-  uint32_t launches;  // as all blocks count them
+/* What comes of alarms. Each block counts itself when its own are raised, and looks at all of them when all blocks
+   have. W_proj has been seen before f is there, so the counts cross while f and the sums of proj do: up to 16 rows they
+   cost nothing (H200). Calls take two sets of alarms in turns, and each clears the other one. */
+class Verdict {
+  const ExactArgs& call;
+  uint32_t turn;
 
-  __device__ __forceinline__ unsigned* set(uint32_t call) const {
-    return wake->exact.alarms + ALARMS_FEW + call % 2 * ALARMS;
-  }
-  // Where this call raises them
-  __device__ __forceinline__ unsigned* alarms() const {
-    return wake->node == nullptr ? wake->exact.alarms : set(launches);
-  }
+  __device__ __forceinline__ unsigned* set(uint32_t turn) const { return call.alarms + ALARMS_FEW + turn * ALARMS; }
+  __device__ __forceinline__ unsigned* counted(uint32_t turn) const { return call.alarms + ALARMS_COUNTED + turn; }
+
+ public:
+  // `watched`: launches before this one that were
+  __device__ __forceinline__ Verdict(const ExactArgs& call, uint32_t watched) : call(call), turn(watched % 2) {}
+
+  __device__ __forceinline__ unsigned* alarms() const { return set(turn); }
   __device__ __forceinline__ void clear_other() const {
     const int lane = threadIdx.x % 32;
-    if (blockIdx.x == 0 && lane < ALARMS) set(launches + 1)[lane] = 0;
+    if (blockIdx.x == 0 && lane <= ALARMS) *(lane < ALARMS ? set(1 - turn) + lane : counted(1 - turn)) = 0;
   }
 
-  __device__ __forceinline__ unsigned call() const { return 2 * launches + 1; }
-
-  // By one thread when all of this block's alarms are raised. `awake`: the call that has woken the exact kernel, or 0;
-  // the same for all blocks where it was an earlier one, because its number stays until the last has counted itself.
-  __device__ __forceinline__ void judge(bool loud, unsigned awake) const {
-    if (wake->node == nullptr) return;
-    const bool counts = awake != 0 && awake != call();
-    if (counts) {
-      unsigned* const counted = wake->exact.alarms + ALARMS_COUNTED;
-      if (add_ordered(counted, 1) + 1 != gridDim.x) return;
-      *counted = 0;
-    } else {
-      if (!loud) return pdl_launch();  // the GPU need not wait for the end of this block to pass over the node
-      __threadfence();
-    }
-    bool any;
-    unsigned* const alarms = this->alarms();
-    const bool rescue = must_rescue(alarms, wake->exact.rule, any);
-    if (counts)
-      *wake->awake = rescue ? call() : 0;
-    else if (!rescue || atomicExch(wake->awake, call()) == call())
-      return;
-    set_awake(*wake, rescue);
-    if (rescue) set_param(*wake, offsetof(ExactArgs, alarms), &alarms, sizeof alarms);
-    __threadfence();  // before this block lets its successor, the node, start
+  // By one thread when all of this block's are raised: whether the call must be computed again
+  __device__ __forceinline__ bool reach(bool loud) const {
+    unsigned* const counted = this->counted(turn);
+    if (loud)
+      add_released(counted, WATCHED_LOUD + 1);
+    else
+      add_strong(counted, 1);  // who has nothing to tell need not wait until it is known
+    unsigned blocks;
+    for (uint32_t polls = 0; (blocks = load_strong_word(counted)) % WATCHED_LOUD != gridDim.x; ++polls)
+      if (polls > PATIENCE) __trap();
+    if (blocks < WATCHED_LOUD) return false;
+    __threadfence();
+    bool raised;
+    return must_rescue(alarms(), call.rule, raised);
   }
 };
 

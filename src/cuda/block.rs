@@ -165,13 +165,6 @@ pub fn in_fp32(device: &Device, shape: &Shape) -> bool {
     matches!(device.kernels, Kernels::Hopper(_)) && hopper::plan::in_fp32(shape)
 }
 
-/// Whether Hopper's few-token kernel looks at the weights of a call, and leaves its alarms for the call after the next to clear.
-#[must_use]
-pub fn few_watch(device: &Device, shape: &Shape) -> bool {
-    let few = matches!(device.kernels, Kernels::Hopper(_)) && shape.rows() <= hopper::plan::FEW_ROWS;
-    few && shape.guarded && !shape.prepared
-}
-
 /// The steps of one forward. `alone`: no other grids of this library run beside them.
 pub fn forward(device: &Device, shape: Shape, buffers: &Buffers, alone: bool) -> Result<Vec<Step>, Error> {
     if shape.precision == SolvePrecision::Exact && !in_fp32(device, &shape) {
@@ -188,12 +181,12 @@ pub fn forward(device: &Device, shape: Shape, buffers: &Buffers, alone: bool) ->
         return Ok(steps);
     }
     let exact = device.kernels.exact().forward(device.sms, shape, buffers, behind);
-    if behind == Behind::Chain
-        && let Some(last) = steps.last_mut()
-    {
-        last.arguments = last.arguments.clone().containing(&exact.arguments, &[0, 0]);
+    match steps.last_mut() {
+        Some(last) if behind == Behind::Itself => {
+            last.arguments = last.arguments.clone().containing(&exact.arguments, &[])
+        }
+        _ => steps.push(exact),
     }
-    steps.push(exact);
     Ok(steps)
 }
 
@@ -201,12 +194,11 @@ pub fn forward(device: &Device, shape: Shape, buffers: &Buffers, alone: bool) ->
 #[must_use]
 pub fn sleep(device: &Device, shape: Shape, steps: usize) -> Option<Sleep> {
     let Kernels::Hopper(kernels) = &device.kernels else { return None };
-    if shape.prepared || !shape.guarded || !device.nodes_wake {
+    if shape.prepared || !shape.guarded || !device.nodes_wake || shape.rows() <= hopper::plan::FEW_ROWS {
         return None;
     }
-    // As soon as all alarms are raised: by FC, by the last product of few rows, or in front of both.
+    // As soon as all alarms are raised: by FC, or in front of it and of the last product.
     let waker = match shape.rows() {
-        rows if rows <= hopper::plan::FEW_ROWS => Waker::Predecessor,
         rows if hopper::plan::fc_watches(kernels.chip, rows) => Waker::Beside(kernels.wake, steps - 3),
         _ => Waker::Ahead(kernels.wake, steps - 4),
     };

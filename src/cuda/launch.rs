@@ -198,16 +198,6 @@ impl Arguments {
         self.finish(start)
     }
 
-    /// The same, but for their last words.
-    #[must_use]
-    pub fn ending(mut self, words: &[u64]) -> Self {
-        self.end -= 8 * words.len();
-        for word in words {
-            self = self.append(&word.to_ne_bytes());
-        }
-        self
-    }
-
     /// All of their memory, in words of 8 bytes.
     pub fn each_word(&self) -> impl Iterator<Item = u64> {
         self.memory.0.as_chunks().0.iter().map(|bytes| u64::from_ne_bytes(*bytes))
@@ -313,12 +303,9 @@ mod tests {
     }
 
     #[test]
-    fn what_wakes_the_exact_kernel_is_the_end_of_the_last_parameter() {
+    fn the_last_parameter_may_contain_others() {
         let exact = Arguments::new().words(&[7, 8, 9]);
-        let last = Arguments::each(&[1]).containing(&exact, &[0, 0]);
-        assert_eq!((offsets(&last), words(&last, 7)), (vec![0, 8], vec![1, 7, 8, 9, 0, 0, 0]));
-        let waking = last.clone().ending(&[20, 21]);
-        assert_eq!((offsets(&waking), words(&waking, 7)), (vec![0, 8], vec![1, 7, 8, 9, 20, 21, 0]));
-        assert_eq!(waking.end, last.end);
+        let last = Arguments::each(&[1]).containing(&exact, &[20, 21]);
+        assert_eq!((offsets(&last), words(&last, 7)), (vec![0, 8], vec![1, 7, 8, 9, 20, 21, 0]));
     }
 }

@@ -11,7 +11,7 @@ use super::launchers::End;
 use super::memory::{Buffer, copy_in, fill, staged, wait};
 use super::pointer::{Place, common_place};
 use super::rescue::ALARMS;
-use super::workspace::{FEW_ALARMS, Parts, Purpose, Workspace};
+use super::workspace::{Parts, Purpose, Workspace};
 use crate::dims::D;
 use crate::error::Error;
 use crate::host;
@@ -33,8 +33,6 @@ pub struct Solver {
     weights: Option<Buffer>,
     /// A call has failed: alarms may be raised that say nothing of the next one's weights.
     stale_alarms: bool,
-    /// A call in fp32 has come since the few-token kernel last looked at weights. It counts as one of that kernel's but clears no alarms for the next.
-    stale_few_alarms: bool,
 }
 
 /// Runs the block once on the device that holds the buffers, or for buffers on the host on the current one.
@@ -125,12 +123,6 @@ impl Solver {
                     fill(parts.alarms, 0, ALARMS * size_of::<u32>(), stream)?;
                 }
                 self.stale_alarms = true;
-                if block::in_fp32(device, &shape) {
-                    self.stale_few_alarms = true;
-                } else if self.stale_few_alarms && block::few_watch(device, &shape) {
-                    fill(parts.alarms + FEW_ALARMS.start as u64, 0, FEW_ALARMS.len(), stream)?;
-                    self.stale_few_alarms = false;
-                }
                 // SAFETY: the caller's spans were checked for their length, the workspace has room for the rows.
                 unsafe { self.graphs.run(device, shape, &buffers, (stream, 0), company) }?;
                 self.stale_alarms = false;

@@ -44,10 +44,8 @@ pub mod vectors {
 
 /// Bytes of what alarms tell.
 pub const ALARMS_BYTES: usize = 512;
-/// Where behind the alarms one int for each graph says whether its exact kernel is awake, up to where the few-token kernel has its own alarms.
+/// Where behind the alarms one int for each graph says whether its exact kernel is awake, up to where the few-token kernel has two sets of its own.
 pub const AWAKE: std::ops::Range<usize> = 192..256;
-/// Where it has them, in two sets.
-pub const FEW_ALARMS: std::ops::Range<usize> = 256..384;
 /// Bytes of the counters that the exact kernel's memory begins with.
 const COUNTERS: usize = 256;
 /// Bytes of what Hopper's few-token kernel keeps, and of its form of prepared weights (cuda/small).

@@ -80,8 +80,8 @@ pub struct Kernel {
 pub enum Behind {
     /// Kernels that know nothing of griddepcontrol, or nothing.
     Anything,
-    /// A chain whose last kernel may raise alarms.
-    Chain,
+    /// A kernel that raises alarms and, where it must, computes again itself: so it never is.
+    Itself,
     /// A chain whose last kernel raises none, so that they can be read while it works.
     Settled,
     /// A chain in whose last kernel so many warps raise them and count themselves when they have.
@@ -163,7 +163,7 @@ impl Kernel {
             _ => sms.div_ceil(2),
         };
         let watchers = match behind {
-            Behind::Anything | Behind::Chain => u32::MAX,
+            Behind::Anything | Behind::Itself => u32::MAX,
             Behind::Settled => 0,
             Behind::Watching(warps) => warps,
         };
@@ -231,7 +231,7 @@ mod tests {
             assert_eq!(cast, [&first[..], &[pair(0, 0), pair(0, 1), pair(0, 1), anything]].concat());
         }
         let watchers = |behind| words(&step(false, Fast, 100, behind, Arch::Sm90a))[8] as u32;
-        let all = [Behind::Anything, Behind::Chain, Behind::Settled, Behind::Watching(40)].map(watchers);
+        let all = [Behind::Anything, Behind::Itself, Behind::Settled, Behind::Watching(40)].map(watchers);
         assert_eq!(all, [u32::MAX, u32::MAX, 0, 40]);
     }
 

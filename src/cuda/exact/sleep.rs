@@ -15,8 +15,6 @@ pub struct Sleep {
 /// What wakes a sleeping exact kernel.
 #[derive(Clone, Copy)]
 pub enum Waker {
-    /// The step before it, whose last parameter is a `Wake` (cuda/exact/wake_sm90a.cuh).
-    Predecessor,
     /// This kernel, in a launch of its own behind the step of this number and beside the last product, which may raise alarms, too.
     Beside(Function, usize),
     /// The same in front of the last product, where the one before raises none: then the graph has one end, and its next call need not wait for two.
@@ -28,18 +26,10 @@ impl Sleep {
     /// that no other graph has.
     pub fn replace(&self, steps: &mut Vec<Step>, node: u64, awake: u64) {
         let Some(mut exact) = steps.pop() else { return };
-        match self.waker {
-            Waker::Predecessor => {
-                if let Some(last) = steps.last_mut() {
-                    last.arguments = last.arguments.clone().ending(&[node, awake]);
-                }
-            }
-            Waker::Beside(function, _) | Waker::Ahead(function, _) => {
-                // x, output and weights it has from the first kernel.
-                (0..3).for_each(|word| exact.arguments.set_word(word, 0));
-                steps.push(wake(function, Arguments::new().containing(&exact.arguments, &[node, awake])));
-            }
-        }
+        let (Waker::Beside(function, _) | Waker::Ahead(function, _)) = self.waker;
+        // x, output and weights it has from the first kernel.
+        (0..3).for_each(|word| exact.arguments.set_word(word, 0));
+        steps.push(wake(function, Arguments::new().containing(&exact.arguments, &[node, awake])));
     }
 }
 
@@ -84,6 +74,5 @@ mod tests {
             [vec![8, 0, 0, 0, 0, 0, 0, 0, 0], vec![9, 1, 2, 3, 4, 5, 0, 0, 0], vec![0, 0, 0, 4, 5, 40, 41, 0, 0]];
         assert_eq!(replaced(Waker::Beside(Function::NONE, 0)), beside);
         assert_eq!(replaced(Waker::Ahead(Function::NONE, 0)), beside);
-        assert_eq!(replaced(Waker::Predecessor), [vec![8, 0, 0, 0, 0, 0, 0, 0, 0], vec![9, 1, 2, 3, 4, 5, 40, 41, 0]]);
     }
 }

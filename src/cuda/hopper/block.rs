@@ -25,7 +25,7 @@ use crate::weights::{B_ATTN, B_QKV, W_ATTN, W_FC, W_PROJ, W_QKV};
 pub fn forward(kernels: &Kernels, shape: Shape, buffers: &Buffers, alone: bool) -> Result<(Vec<Step>, Behind), Error> {
     let launches = plan::forward(kernels.chip, shape, buffers.weights.is_multiple_of(16));
     let behind = match launches.last() {
-        Some(Launch { kernel: Kernel::Few { .. }, .. }) if !shape.prepared => Behind::Chain,
+        Some(Launch { kernel: Kernel::Few { .. }, .. }) if !shape.prepared => Behind::Itself,
         Some(last @ Launch { kernel: Kernel::Direct { .. }, .. }) => Behind::Watching(direct::watchers(last)),
         _ => Behind::Settled,
     };
