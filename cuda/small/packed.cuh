@@ -32,6 +32,8 @@ struct PackedWeights {
   static __device__ __forceinline__ const __half* matrix(const Matrices& m, Fc) { return m.prepared->fc; }
   static __device__ __forceinline__ const __half* matrix(const Matrices& m, Proj) { return m.prepared->proj; }
 
+  static __device__ __forceinline__ void announce(const Matrices&) {}
+
   template <class S, class P>
   static __device__ __forceinline__ void bring(__half* to, float* bias_to, const Matrices& m, const float* bias,
                                                int slice, uint64_t* bar, P& pace) {

@@ -110,6 +110,7 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGL
   };
 
   if (elect_one()) {
+    W::announce(call.matrices);
     for (uint64_t* bars : {shared.qkv_arrived, shared.attn_arrived, shared.fc_arrived, shared.proj_arrived})
 #pragma unroll
       for (int i = 0; i < MOST_PARTS; ++i) mbarrier_init(shared_address(bars + i), W::ARRIVALS);

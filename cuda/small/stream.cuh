@@ -52,6 +52,11 @@ struct Fp32Weights : Fp32Slices {
   static __device__ __forceinline__ const CUtensorMap* map(const Matrices& m, Fc) { return &m.fc; }
   static __device__ __forceinline__ const CUtensorMap* map(const Matrices& m, Proj) { return &m.proj; }
 
+  // By one thread, before anything is asked for
+  static __device__ __forceinline__ void announce(const Matrices& m) {
+    for (const CUtensorMap* map : {&m.qkv, &m.attn, &m.fc, &m.proj}) prefetch_tensor_map(map);
+  }
+
   template <class S, class P>
   static __device__ __forceinline__ void bring(float* to, float* bias_to, const Matrices& m, const float* bias,
                                                int slice, uint64_t* bar, P& pace) {
@@ -80,6 +85,8 @@ struct UnalignedWeights : Fp32Slices {
   struct Matrices {
     const float* weights;
   };
+
+  static __device__ __forceinline__ void announce(const Matrices&) {}
 
   template <int GROUP>
   static __device__ constexpr int slot_of(int row) {
