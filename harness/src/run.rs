@@ -81,8 +81,9 @@ pub fn run(args: &Run) -> Result<Reason, Failure> {
             }
         }
     }
+    let compares = !args.record && !plan.seqs.is_empty();
     let compared = match passed.len() {
-        2.. if !args.record => interleaved::compare(&passed, &plan, &mut bank, &mut ui),
+        2.. if compares => interleaved::compare(&passed, &plan, &mut bank, &mut ui),
         _ => Ok(Vec::new()),
     };
     // What was measured before a comparison broke off is kept, and the seed is told.
@@ -93,7 +94,10 @@ pub fn run(args: &Run) -> Result<Reason, Failure> {
     for comparison in &report.comparisons {
         ui.line(&comparison.sentence());
     }
-    for sentence in against.left_out {
+    let others = compares && !passed.is_empty();
+    let failed = report.candidates.iter().filter(|graded| others && graded.verdict.exit_code != 0);
+    let failed = failed.map(|graded| format!("{} has failed", graded.name));
+    for sentence in failed.chain(against.left_out) {
         ui.line(&format!("not compared: {sentence}"));
     }
     report.seed = format!("{:#x}", plan.seed);

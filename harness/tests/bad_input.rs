@@ -135,6 +135,21 @@ fn whoever_fails_in_a_comparison_is_named() {
     assert!(code == 11 && said.contains("late.so: killed by SIGABRT"), "{code}:\n{said}");
 }
 
+/// Those who have failed before, too.
+#[test]
+fn whoever_is_not_compared_is_named() {
+    let folder = folder("left_out");
+    let [honest, idle] = ["honest_plain", "no_op"].map(|name| candidate(name, &folder));
+    let short = ["--device", "cpu", "--suite", "official", "--max-case", "1", "--seq", "3", "--quick"];
+    let (code, said) = graded(&[&[idle.as_str(), honest.as_str()], &short[..]].concat());
+    assert!(code == 13 && said.contains("not compared: no_op.so has failed"), "{code}:\n{said}");
+    // Not where there is nobody to be compared with, or nothing.
+    for others in [&[idle.as_str()][..], &[idle.as_str(), &honest, "--no-timing"]] {
+        let (_, said) = graded(&[others, &short[..]].concat());
+        assert!(!said.contains("not compared"), "{others:?}:\n{said}");
+    }
+}
+
 /// As it was given.
 #[test]
 fn a_time_limit_is_told_with_its_fraction() {
