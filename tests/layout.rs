@@ -16,7 +16,7 @@ use solve::cuda::hopper::plan::{
     shared_bytes,
 };
 use solve::cuda::portable::plan::{self as portable, TILES, cast};
-use solve::cuda::workspace::{packed, vectors};
+use solve::cuda::workspace::{ALARMS_BYTES, AWAKE, packed, vectors};
 use solve::dims;
 use solve::precision::SolvePrecision;
 use solve::weights::{PARAMS, WEIGHTS_LEN};
@@ -472,7 +472,9 @@ fn exact_forms(nvcc: &Path) {
             ("EXACT_CAST * 10 + EXACT_FORWARD", 12),
             ("RULE_EXACT * 100 + RULE_FAST * 10 + RULE_AUTO", 12),
             ("ALARMS * 4 <= 256", 1),
-            ("ALARMS_FEW * 4 >= 256 && ALARMS_FEW + 2 * ALARMS <= ALARMS_COUNTED", 1),
+            ("ALARMS_FEW * 4", AWAKE.end),
+            ("ALARMS_FEW + 2 * ALARMS <= ALARMS_COUNTED", 1),
+            (&format!("(ALARMS_COUNTED + 2) * 4 <= {ALARMS_BYTES}"), 1),
         ]
         .map(|(name, value)| (name.to_owned(), value));
         let equal: Vec<_> = equal.into_iter().chain(prepared).chain(arguments).collect();

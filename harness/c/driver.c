@@ -47,8 +47,8 @@ static void *allocate(size_t floats) {
     return memory;
 }
 
-static void fill_weights(float *weights, uint64_t seed) {
-    for (size_t i = 0; i < SOLVE_WEIGHTS_LEN; i++) weights[i] = uniform(&seed, -0.035f, 0.035f);
+static void fill_weights(float *weights, uint64_t seed, float scale) {
+    for (size_t i = 0; i < SOLVE_WEIGHTS_LEN; i++) weights[i] = scale * uniform(&seed, -0.035f, 0.035f);
     for (size_t i = 0; i < SOLVE_D; i++) {
         weights[SOLVE_GAMMA1_OFFSET + i] = uniform(&seed, 0.8f, 1.2f);
         weights[SOLVE_GAMMA2_OFFSET + i] = uniform(&seed, 0.8f, 1.2f);
@@ -82,6 +82,7 @@ static void expect_written(const float *out, size_t count, const char *what) {
 
 typedef struct {
     int seq_len;
+    float scale;  /* of the weights */
     size_t count; /* floats of x and of output */
     float *weights, *x, *reference, *out;
 } data;
@@ -136,7 +137,7 @@ static void check_handle(const solve_api *api, const data *d) {
     free(alone);
 
     float *weights = allocate(SOLVE_WEIGHTS_LEN);
-    fill_weights(weights, 99);
+    fill_weights(weights, 99, d->scale);
     float *fresh = allocate(d->count);
     api->solve(d->x, fresh, weights, d->seq_len);
     expect_status(api, api->block_update(block, weights, NULL), SOLVE_STATUS_OK, "");
@@ -222,14 +223,14 @@ int parse_seq_len(int argc, char **argv) {
     return seq_len;
 }
 
-int drive(const solve_api *api, int seq_len) {
-    data d = {seq_len, (size_t)seq_len * SOLVE_D, NULL, NULL, NULL, NULL};
+int drive(const solve_api *api, int seq_len, float scale) {
+    data d = {seq_len, scale, (size_t)seq_len * SOLVE_D, NULL, NULL, NULL, NULL};
     uint64_t seed = 7;
     d.weights = allocate(SOLVE_WEIGHTS_LEN);
     d.x = allocate(d.count + 1);
     d.out = allocate(d.count + 1);
     d.reference = allocate(d.count);
-    fill_weights(d.weights, 8);
+    fill_weights(d.weights, 8, scale);
     for (size_t i = 0; i <= d.count; i++) d.x[i] = uniform(&seed, -1, 1);
 
     check_texts(api);

@@ -18,8 +18,8 @@ typedef struct {
     solve_status (*block_destroy)(solve_block *);
 } solve_api;
 
-/* Runs everything on seq_len tokens, prints what failed and a count, and returns the number of failures. */
-int drive(const solve_api *api, int seq_len);
+/* Runs everything on seq_len tokens and weights `scale` times the usual, prints what failed and a count, and returns the number of failures. */
+int drive(const solve_api *api, int seq_len, float scale);
 
 /* The token count of the command line: its first argument, or 64. */
 int parse_seq_len(int argc, char **argv);

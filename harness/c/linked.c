@@ -12,5 +12,5 @@ int main(int argc, char **argv) {
                            solve_block_forward,
                            solve_block_update,
                            solve_block_destroy};
-    return drive(&api, parse_seq_len(argc, argv)) != 0;
+    return drive(&api, parse_seq_len(argc, argv), 1) != 0;
 }

@@ -1,4 +1,4 @@
-/* The library as a program uses it that opens it while running: loaded TOKENS [PATH]. */
+/* The library as a program uses it that opens it while running: loaded TOKENS [PATH [SCALE]]. SCALE: of the weights. */
 #define _POSIX_C_SOURCE 200809L
 #include <dlfcn.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ int main(int argc, char **argv) {
     find(library, "solve_block_forward", &api.block_forward);
     find(library, "solve_block_update", &api.block_update);
     find(library, "solve_block_destroy", &api.block_destroy);
-    int failures = drive(&api, seq_len);
+    int failures = drive(&api, seq_len, argc > 3 ? strtof(argv[3], NULL) : 1);
     dlclose(library);
     return failures != 0;
 }

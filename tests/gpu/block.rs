@@ -3,9 +3,6 @@
 use std::ops::Range;
 
 use solve::cuda::arch::Arch;
-use solve::cuda::block::Kernels;
-use solve::cuda::device::Device;
-use solve::cuda::hopper::plan::Chip;
 use solve::cuda::prepared::Prepared;
 use solve::cuda::solve::{solve_from_host, solve_in_place};
 use solve::dims::D;
@@ -15,7 +12,7 @@ use solve::span::{Span, Tokens};
 use solve::weights::{W_QKV, WEIGHTS_LEN};
 
 use super::common::{Random, check_block, reference, weights, worst};
-use super::rig::{Kind, Memory, device};
+use super::rig::{Kind, Memory, device, smaller_device};
 
 /// The challenge's sizes and the edges of the tiles.
 const SIZES: [usize; 24] =
@@ -67,13 +64,7 @@ pub fn fewer_multiprocessors(arch: Arch) {
         (batch, seq_len, Memory::of(&host_x), wanted)
     });
     for sms in [78, 60, 16] {
-        let mut device = Device::open(0, Some(arch)).expect("the device");
-        device.sms = sms;
-        if let Kernels::Hopper(kernels) = &mut device.kernels {
-            let heads = [sms / 6, sms / 7, sms / 8];
-            kernels.chip = Chip { sms, clusters: [sms / 2, sms / 4, sms / 8], heads };
-        }
-        let device: &'static Device = Box::leak(Box::new(device));
+        let device = smaller_device(arch, sms);
         for precision in [Fast, Exact] {
             let options = BlockOptions { max_tokens: 1100, precision, ..BlockOptions::default() };
             let block = Prepared::on(device, &weight_span(&weights), options).expect("create");

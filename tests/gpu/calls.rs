@@ -295,6 +295,38 @@ pub fn close_behind() {
     }
 }
 
+/// The same of `solve()`, whose weights are written over by a copy in between.
+pub fn solve_close_behind() {
+    const CALLS: usize = 60;
+    let memories = [36, 37].map(|seed| Memory::of(&weights(seed)));
+    for rows in [1, 2, 6, 15, 30] {
+        let host_x = Random::new(rows as u64).uniforms(rows * D);
+        let chain = |waits: bool| {
+            let used = Memory::poisoned(WEIGHTS_LEN);
+            let places = [Memory::of(&host_x), Memory::poisoned(host_x.len())];
+            let mut at = 0;
+            for call in 0..CALLS {
+                if call % 20 == 0 {
+                    let from = memories[call / 20 % 2].at();
+                    // SAFETY: whole buffers; on the legacy stream, as solve() is.
+                    unsafe {
+                        ok(sys::cuMemcpyDtoDAsync_v2(used.at(), from, 4 * WEIGHTS_LEN, ptr::without_provenance_mut(1)))
+                    };
+                }
+                let (from, to) = (&places[at], &places[call / 3 % 2]);
+                solve(from.address(), to.address(), used.address(), rows).expect("solve");
+                at = call / 3 % 2;
+                if waits {
+                    // SAFETY: no arguments to get wrong.
+                    unsafe { ok(sys::cuCtxSynchronize()) };
+                }
+            }
+            places[at].read()
+        };
+        assert!(chain(false) == chain(true), "{rows} rows");
+    }
+}
+
 /// A forward captured into a graph gives, launched again and again, the bits of a direct call on what the buffers then hold, and so it does on memory that is
 /// mapped in pieces.
 pub fn graph_capture() {

@@ -74,6 +74,9 @@ fn main() -> std::process::ExitCode {
         push("precision::exact_repeats", precision::exact_repeats);
         push("precision::rescue", precision::rescue);
         push("precision::rescue_in_place", precision::rescue_in_place);
+        push("precision::rescue_in_place_close_behind", precision::rescue_in_place_close_behind);
+        push("precision::rescue_misaligned", precision::rescue_misaligned);
+        push("precision::rescue_on_fewer_multiprocessors", precision::rescue_on_fewer_multiprocessors);
         push("precision::usual_after_unusual", precision::usual_after_unusual);
         push("precision::usual_behind_fp32", precision::usual_behind_fp32);
         push("precision::in_any_order", precision::in_any_order);
@@ -91,7 +94,7 @@ fn main() -> std::process::ExitCode {
         push("precision::at_the_same_time", precision::at_the_same_time);
         push("precision::long_sequence", precision::long_sequence);
     }
-    let plain: [(&str, fn()); 25] = [
+    let plain: [(&str, fn()); 26] = [
         ("calls::memory_kinds", calls::memory_kinds),
         ("calls::managed_beside_device", calls::managed_beside_device),
         ("calls::context_is_restored", calls::context_is_restored),
@@ -101,6 +104,7 @@ fn main() -> std::process::ExitCode {
         ("calls::handle_streams", calls::handle_streams),
         ("calls::a_second_stream_later", calls::a_second_stream_later),
         ("calls::close_behind", calls::close_behind),
+        ("calls::solve_close_behind", calls::solve_close_behind),
         ("calls::graph_capture", calls::graph_capture),
         ("calls::handle_on_host_memory", calls::handle_on_host_memory),
         ("lifetimes::beside_a_capture", lifetimes::beside_a_capture),

@@ -124,7 +124,7 @@ again:
     ret;
 }\0";
 
-/// Of a handle, and of the kernel beside it.
+/// Of a handle or of `solve()`, and of the kernel beside it.
 const CALLS: usize = 2000;
 const AT_A_TIME: usize = 50;
 
@@ -147,24 +147,44 @@ fn cooperative_grids_beside_here() {
         let host_x = Random::new(54).uniforms(rows * D);
         let (x, output) = (Memory::of(&host_x), Memory::poisoned(rows * D));
         let own = OwnStream::new();
-        block.forward(&x, &output, 1, rows, own.0).expect("forward alone");
-        let wanted = output.read();
-        check_block(&wanted, &reference(&host_x, &host_weights, 1, rows, false), "alone");
-        for others in [OwnStream::new(), OwnStream::foremost()] {
-            thread::scope(|scope| {
-                let (others, sms) = (others.0.expose_provenance(), device.sms as u32);
-                scope.spawn(move || launch_cooperatively(occupy, [sms, room as u32], others));
-                for call in 1..=CALLS {
-                    block.forward(&x, &output, 1, rows, own.0).expect("forward beside others");
-                    if call % AT_A_TIME == 0 {
-                        // SAFETY: a live stream.
-                        unsafe { ok(sys::cuStreamSynchronize(own.0)) };
-                    }
-                }
-            });
-            assert!(output.read() == wanted, "{rows} rows in {precision:?}");
-        }
+        let forward = || block.forward(&x, &output, 1, rows, own.0).expect("forward");
+        let wanted = beside(&forward, own.0, &output, occupy, [device.sms as u32, room as u32]);
+        check_block(
+            &wanted,
+            &reference(&host_x, &host_weights, 1, rows, false),
+            &format!("{rows} rows, {precision:?}"),
+        );
     }
+    // solve(), with weights as usual and with some that fp16 does not hold
+    let loud: Vec<f32> = host_weights.iter().map(|w| 1e5 * w).collect();
+    for (rows, host_weights) in [2, 8, 16, 32].into_iter().flat_map(|rows| [(rows, &host_weights), (rows, &loud)]) {
+        let (x, output) = (Memory::of(&Random::new(54).uniforms(rows * D)), Memory::poisoned(rows * D));
+        let weights = Memory::of(host_weights);
+        let call = || solve(x.address(), output.address(), weights.address(), rows).expect("solve");
+        let legacy = ptr::without_provenance_mut(1);
+        beside(&call, legacy, &output, occupy, [device.sms as u32, room as u32]);
+    }
+}
+
+/// What a call writes, alone and a great many times beside that kernel.
+fn beside(call: &dyn Fn(), stream: sys::CUstream, output: &Memory, occupy: usize, grid: [u32; 2]) -> Vec<f32> {
+    call();
+    let wanted = output.read();
+    for others in [OwnStream::new(), OwnStream::foremost()] {
+        thread::scope(|scope| {
+            let others = others.0.expose_provenance();
+            scope.spawn(move || launch_cooperatively(occupy, grid, others));
+            for number in 1..=CALLS {
+                call();
+                if number % AT_A_TIME == 0 {
+                    // SAFETY: a live stream.
+                    unsafe { ok(sys::cuStreamSynchronize(stream)) };
+                }
+            }
+        });
+        assert!(output.read() == wanted, "{} floats", wanted.len());
+    }
+    wanted
 }
 
 /// A kernel without parameters, by its address, on a stream, over and over.

@@ -6,8 +6,10 @@ use std::sync::OnceLock;
 
 use cudarc::driver::sys::{self, CUresult};
 use solve::cuda::arch::Arch;
+use solve::cuda::block::Kernels;
 use solve::cuda::device::Device;
 use solve::cuda::driver::Driver;
+use solve::cuda::hopper::plan::Chip;
 
 pub fn ok(result: CUresult) {
     assert_eq!(result, CUresult::CUDA_SUCCESS);
@@ -36,6 +38,17 @@ pub fn device(arch: Arch) -> &'static Device {
         let device = Device::open(0, Some(arch)).unwrap_or_else(|error| panic!("{}: {error}", arch.name()));
         Box::leak(Box::new(device))
     })
+}
+
+/// The first GPU on one path, planned for as if it had so many multiprocessors.
+pub fn smaller_device(arch: Arch, sms: usize) -> &'static Device {
+    let mut device = Device::open(0, Some(arch)).expect("the device");
+    device.sms = sms;
+    if let Kernels::Hopper(kernels) = &mut device.kernels {
+        let heads = [sms / 6, sms / 7, sms / 8];
+        kernels.chip = Chip { sms, clusters: [sms / 2, sms / 4, sms / 8], heads };
+    }
+    Box::leak(Box::new(device))
 }
 
 /// The paths that the first GPU can run.

@@ -7,6 +7,7 @@ mod rescue;
 
 use solve::cuda::arch::Arch;
 use solve::cuda::block::{self, Buffers, Shape};
+use solve::cuda::device::Device;
 use solve::cuda::exact::chain;
 use solve::cuda::graph::run_steps;
 use solve::cuda::hopper::plan;
@@ -205,8 +206,12 @@ fn in_fp32(arch: Arch, seq_len: usize, precision: SolvePrecision) -> bool {
 
 /// The result of the kernel that computes a call again, which in precision exact is not always the one.
 fn computed_again(arch: Arch, x: &[f32], weights: &Memory) -> Vec<f32> {
+    computed_again_on(device(arch), x, weights)
+}
+
+fn computed_again_on(device: &'static Device, x: &[f32], weights: &Memory) -> Vec<f32> {
     let (x_there, output, seq_len) = (Memory::of(x), Memory::poisoned(x.len()), x.len() / D);
-    let (device, precision) = (device(arch), Exact);
+    let precision = Exact;
     let workspace = device.run(|| Workspace::new(device, seq_len, Purpose::Stateless)).expect("a workspace");
     let shape = Shape { batch: 1, seq_len, causal: false, prepared: false, precision, guarded: false, rescued: true };
     let buffers = Buffers::new(x_there.at(), output.at(), weights.at(), &shape, workspace.parts());

@@ -13,11 +13,11 @@ use solve::cuda::workspace::{ALARMS_BYTES, Parts, Purpose, Workspace};
 use solve::dims::D;
 use solve::options::Stream;
 use solve::precision::SolvePrecision::{Auto, Exact, Fast};
-use solve::weights::PARAMS;
+use solve::weights::{PARAMS, WEIGHTS_LEN};
 
-use super::{KINDS, QUIET, call, computed_again, in_fp32, is_exact, span, tokens, weights_of};
+use super::{KINDS, QUIET, call, computed_again, computed_again_on, in_fp32, is_exact, span, tokens, weights_of};
 use crate::common::Random;
-use crate::rig::{Memory, device};
+use crate::rig::{Kind, Memory, device, smaller_device};
 
 /// One, a few, and the sizes of every family of fast kernels.
 const SIZES: [usize; 7] = [1, 5, 20, 40, 200, 300, 1024];
@@ -62,6 +62,68 @@ pub fn rescue_in_place(arch: Arch) {
                 assert!(output.read() == wanted, "{}, seq_len {seq_len}, time {time}", kind.name);
             }
             buffers.iter().for_each(Memory::check_guards);
+        }
+    }
+}
+
+/// Few tokens in place, each call on what the one before has written and not waited for: the copy of x that a call is computed again from is its own.
+pub fn rescue_in_place_close_behind(arch: Arch) {
+    const CALLS: usize = 40;
+    let weights = [&KINDS[0], &KINDS[5]].map(|kind| Memory::of(&weights_of(kind, 88)));
+    for seq_len in [2, 8, 16, 32] {
+        let host_x = Random::new(seq_len as u64).uniforms(seq_len * D);
+        let chain = |kinds: fn(usize) -> usize, waits: bool| {
+            let x = Memory::of(&host_x);
+            for number in 0..CALLS {
+                let call = tokens(&x, &x, 1, seq_len);
+                solve_in_place(device(arch), &call, &span(&weights[kinds(number)]), Auto).expect("solve");
+                if waits {
+                    x.read();
+                }
+            }
+            x.check_guards();
+            x.read()
+        };
+        let mixed = |number| usize::from(number % 3 == 1);
+        let wanted = chain(mixed, true);
+        assert!(wanted.iter().all(|value| value.is_finite()) && wanted != chain(|_| 0, true), "seq_len {seq_len}");
+        assert!(chain(mixed, false) == wanted, "seq_len {seq_len}");
+    }
+}
+
+/// From weights that are aligned to floats only, for which few tokens have kernels of their own.
+pub fn rescue_misaligned(arch: Arch) {
+    let weights = Memory::new(Kind::Device, WEIGHTS_LEN, 4).with(&weights_of(&KINDS[3], 89));
+    for seq_len in [5, 12, 20, 40, 200] {
+        let x = Random::new(seq_len as u64).uniforms(seq_len * D);
+        // Twice, so that it is a graph.
+        for _ in 0..2 {
+            assert!(call(arch, &x, &weights, Fast) == computed_again(arch, &x, &weights), "seq_len {seq_len}");
+        }
+    }
+}
+
+/// Where a block of the few-token kernel has several parts of each matrix.
+pub fn rescue_on_fewer_multiprocessors(arch: Arch) {
+    let weights = [&KINDS[0], &KINDS[3]].map(|kind| Memory::of(&weights_of(kind, 91)));
+    for device in [78, 16].map(|sms| smaller_device(arch, sms)) {
+        for seq_len in [5, 12, 20] {
+            let x = Random::new(seq_len as u64).uniforms(seq_len * D);
+            let input = Memory::of(&x);
+            let call = |weights| {
+                let output = Memory::poisoned(x.len());
+                solve_in_place(device, &tokens(&input, &output, 1, seq_len), &span(weights), Fast).expect("solve");
+                output.check_guards();
+                output.read()
+            };
+            let wanted = [call(&weights[0]), computed_again_on(device, &x, &weights[1])];
+            assert!(wanted[0] != computed_again_on(device, &x, &weights[0]), "usual weights were computed again");
+            // Plainly, then as a graph, then as the same one, in turn.
+            for time in 0..3 {
+                for (weights, wanted) in weights.iter().zip(&wanted) {
+                    assert!(call(weights) == *wanted, "seq_len {seq_len}, {} multiprocessors, time {time}", device.sms);
+                }
+            }
         }
     }
 }
@@ -140,11 +202,11 @@ pub fn in_any_order(arch: Arch) {
 
 /// A graph begins with its exact kernel asleep, also in the place of one that was forgotten with its own awake.
 pub fn forgotten_graphs(arch: Arch) {
-    // A device of its own: its few-token kernel counts launches from the first on.
+    // A device of its own, which has no other graphs.
     let device = Box::leak(Box::new(Device::open(0, Some(arch)).expect("the device")));
     let weights = Memory::of(&weights_of(&KINDS[1], 86));
     // Sixteen graphs are kept, so the first one's place is the last one's.
-    for seq_len in [512, 512].into_iter().chain(33..48).chain([4; 4]) {
+    for seq_len in [512, 512].into_iter().chain(33..48).chain([64; 4]) {
         let x = Random::new(seq_len as u64).uniforms(seq_len * D);
         let (input, output) = (Memory::of(&x), Memory::poisoned(x.len()));
         solve_in_place(device, &tokens(&input, &output, 1, seq_len), &span(&weights), Auto).expect("solve");
