@@ -20,7 +20,8 @@ use crate::report::files::{self, Files};
 use crate::report::{Report, SCHEMA, Verdict, terminal};
 use crate::rng;
 use crate::ui::{Ui, complain};
-use crate::versus::{baseline, interleaved};
+use crate::versus::baseline;
+use crate::versus::interleaved::{self, Compared};
 
 /// Runs the command; the reason is what the process exits with.
 pub fn run(args: &Run) -> Result<Reason, Failure> {
@@ -84,10 +85,9 @@ pub fn run(args: &Run) -> Result<Reason, Failure> {
     let compares = !args.record && !plan.seqs.is_empty();
     let compared = match passed.len() {
         2.. if compares => interleaved::compare(&passed, &plan, &mut bank, &mut ui),
-        _ => Ok(Vec::new()),
+        _ => Compared::default(),
     };
-    // What was measured before a comparison broke off is kept, and the seed is told.
-    let broken_off = compared.map(|comparisons| report.comparisons = comparisons).err();
+    report.comparisons = compared.comparisons;
     let against = old.map(|old| baseline::compare(&old, &report)).unwrap_or_default();
     let judged = baseline::judge(&against.comparisons, args.fail_on_regression);
     report.comparisons.extend(against.comparisons);
@@ -96,7 +96,8 @@ pub fn run(args: &Run) -> Result<Reason, Failure> {
     }
     let others = compares && !passed.is_empty();
     let failed = report.candidates.iter().filter(|graded| others && graded.verdict.exit_code != 0);
-    let failed = failed.map(|graded| format!("{} has failed", graded.name));
+    let failed = failed.map(|graded| &graded.name).chain(compared.failed.iter().map(|(k, _)| &passed[*k].0));
+    let failed = failed.map(|name| format!("{name} has failed"));
     for sentence in failed.chain(against.left_out) {
         ui.line(&format!("not compared: {sentence}"));
     }
@@ -104,6 +105,7 @@ pub fn run(args: &Run) -> Result<Reason, Failure> {
     ui.line(&format!("seed {}", report.seed));
     ui.finish();
     // A candidate that failed may have no times to compare.
+    let broken_off = compared.failed.into_iter().next().map(|(_, failure)| failure);
     let untold = broken_off.or_else(|| judged.err().filter(|_| report.failed().is_none()));
     finish(report, untold, &files, record.as_ref(), &ui)
 }

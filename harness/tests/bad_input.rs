@@ -116,11 +116,14 @@ fn an_exception_that_nobody_catches_is_called_one() {
     assert!(!said.contains("Rust"), "{said}");
 }
 
-/// All have passed by then.
+/// All have passed by then, and the others are still compared.
 #[test]
 fn whoever_fails_in_a_comparison_is_named() {
     let folder = folder("compared");
     let honest = candidate("honest_plain", &folder);
+    let other = folder.join("other.so");
+    std::fs::copy(&honest, &other).expect("another honest one");
+    let other = other.to_str().expect("a path in UTF-8");
     let (late, beside) = (folder.join("late.so"), folder.join("late.c"));
     let source = "#include <stdlib.h>\n#include \"candidate.h\"\nvoid solve(const float* x, float* output, const float* weights, int seq_len) {\n\
         static int calls; if (calls++ == 0 && seq_len == 3) abort(); honest_block(x, output, weights, seq_len); }\n";
@@ -131,8 +134,14 @@ fn whoever_fails_in_a_comparison_is_named() {
     build("CC", "cc", &["-O3", "-shared", "-fPIC", &include, &beside.display().to_string(), &block, "-o", late, "-lm"]);
     let short =
         ["--device", "cpu", "--suite", "official", "--max-case", "1", "--seq", "3", "--quick", "--weights", "fresh"];
-    let (code, said) = graded(&[&[honest.as_str(), late], &short[..]].concat());
+    let (code, said) = graded(&[&[honest.as_str(), late, other], &short[..]].concat());
     assert!(code == 11 && said.contains("late.so: killed by SIGABRT"), "{code}:\n{said}");
+    assert!(said.contains("not compared: late.so has failed"), "{said}");
+    let compared: Vec<&str> = said.lines().filter(|line| line.contains(" of its time [")).collect();
+    assert!(matches!(compared[..], [line] if line.contains("other.so is ")), "{said}");
+    // There is nobody else to compare with.
+    let (code, said) = graded(&[&[late, honest.as_str()], &short[..]].concat());
+    assert!(code == 11 && said.contains("late.so: killed by SIGABRT") && !said.contains(" of its time ["), "{said}");
 }
 
 /// Those who have failed before, too.

@@ -23,56 +23,98 @@ const ROUNDS: (usize, usize) = (3, 4);
 /// For each length of a sitting.
 const LONGEST: Duration = Duration::from_secs(6);
 
-/// Compares every candidate with the first.
-pub fn compare(
-    candidates: &[(String, Library)],
-    plan: &Plan,
-    bank: &mut Bank,
-    ui: &mut Ui,
-) -> Result<Vec<Comparison>, Failure> {
+/// A failure, and whose it is: the number of a library among those that are compared.
+pub struct Fault {
+    whose: usize,
+    failure: Failure,
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        fault.failure
+    }
+}
+
+/// What came of comparing, and who has failed meanwhile, by its number.
+#[derive(Default)]
+pub struct Compared {
+    pub comparisons: Vec<Comparison>,
+    pub failed: Vec<(usize, Failure)>,
+}
+
+/// Compares every candidate with the first. Who fails takes no further part.
+pub fn compare(candidates: &[(String, Library)], plan: &Plan, bank: &mut Bank, ui: &mut Ui) -> Compared {
     let stream = Stream::new(plan.seed, 3);
-    let libraries: Vec<&Library> = candidates.iter().map(|(_, library)| library).collect();
-    let mut tallies = vec![vec![Tally::default(); candidates.len() - 1]; plan.seqs.len()];
+    let mut left: Vec<usize> = (0..candidates.len()).collect();
+    let mut failed = Vec::new();
+    let mut tallies = vec![vec![Tally::default(); candidates.len()]; plan.seqs.len()];
     ui.expect(FEWEST * plan.seqs.len());
     for sitting in 0.. {
-        let open: Vec<usize> = (0..tallies.len()).filter(|&i| !tallies[i].iter().all(Tally::decided)).collect();
-        if open.is_empty() {
+        let decided = |of: &Vec<Tally>| left.iter().skip(1).all(|&k| of[k].decided());
+        let open: Vec<usize> = (0..tallies.len()).filter(|&i| !decided(&tallies[i])).collect();
+        if open.is_empty() || left.first() != Some(&0) {
             break;
         }
         if sitting >= FEWEST {
             ui.expect(open.len());
         }
         let stream = stream.child(sitting as u64);
-        let mut rigs = start(&libraries, plan, stream)?;
-        let mut rigs: Vec<&mut Rig> = rigs.iter_mut().collect();
-        for i in open {
-            let seq = plan.seqs[i];
-            ui.step(&format!("comparing at seq {seq}"));
-            let mut contest = Contest::new(&mut rigs, plan, bank, seq, stream.child(seq as u64))?;
-            let times = contest.times()?;
-            contest.repeats(bank, candidates)?;
-            for (tally, ratios) in tallies[i].iter_mut().zip(against_first(&times)) {
-                tally.add(ratios, stream);
+        let taking_part: Vec<_> = left.iter().map(|&k| &candidates[k]).collect();
+        let sat = sit(&taking_part, plan, bank, ui, stream, &open, |i, ratios| {
+            for (&k, ratios) in left[1..].iter().zip(ratios) {
+                tallies[i][k].add(ratios, stream);
             }
+        });
+        if let Err(Fault { whose, failure }) = sat {
+            failed.push((left.remove(whose), failure));
         }
     }
     let what = if plan.device == Device::Cuda { "hot, back to back" } else { "hot, per call" };
     let mut comparisons = Vec::new();
-    for (&seq, tallies) in plan.seqs.iter().zip(&tallies) {
-        for (tally, (name, _)) in tallies.iter().zip(&candidates[1..]) {
-            comparisons.push(Comparison::new(seq, what, &candidates[0].0, name, tally.pairs, tally.interval));
+    if let [0, others @ ..] = &left[..] {
+        for (&seq, tallies) in plan.seqs.iter().zip(&tallies) {
+            for &k in others {
+                let Tally { pairs, interval, .. } = tallies[k];
+                comparisons.push(Comparison::new(seq, what, &candidates[0].0, &candidates[k].0, pairs, interval));
+            }
         }
     }
-    Ok(comparisons)
+    Compared { comparisons, failed }
+}
+
+/// One sitting at these of the plan's lengths. `told` is given a length's number and the times of the others over those of the first.
+fn sit(
+    candidates: &[&(String, Library)],
+    plan: &Plan,
+    bank: &mut Bank,
+    ui: &mut Ui,
+    stream: Stream,
+    open: &[usize],
+    mut told: impl FnMut(usize, Vec<Vec<f64>>),
+) -> Result<(), Fault> {
+    let libraries: Vec<&Library> = candidates.iter().map(|(_, library)| library).collect();
+    let mut rigs = start(&libraries, plan, stream)?;
+    let mut rigs: Vec<&mut Rig> = rigs.iter_mut().collect();
+    for &i in open {
+        let seq = plan.seqs[i];
+        ui.step(&format!("comparing at seq {seq}"));
+        let mut contest = Contest::new(&mut rigs, plan, bank, seq, stream.child(seq as u64))?;
+        let times = contest.times()?;
+        contest.repeats(bank, candidates)?;
+        told(i, against_first(&times));
+    }
+    Ok(())
 }
 
 /// A process for each library, started in random order.
-pub fn start(libraries: &[&Library], plan: &Plan, stream: Stream) -> Result<Vec<Rig>, Failure> {
+pub fn start(libraries: &[&Library], plan: &Plan, stream: Stream) -> Result<Vec<Rig>, Fault> {
     let mut rigs: Vec<Option<Rig>> = libraries.iter().map(|_| None).collect();
     for k in stream.permutation(libraries.len()) {
-        let library = libraries[k as usize];
+        let whose = k as usize;
+        let library = libraries[whose];
         let rig = Rig::start(library, &plan.setup(), stream.child(1));
-        rigs[k as usize] = Some(rig.map_err(|f| f.during(&library.path.display().to_string()))?);
+        let named = |failure: Failure| Fault { whose, failure: failure.during(&library.path.display().to_string()) };
+        rigs[whose] = Some(rig.map_err(named)?);
     }
     Ok(rigs.into_iter().flatten().collect())
 }
@@ -103,7 +145,7 @@ impl<'a, 'b> Contest<'a, 'b> {
         bank: &mut Bank,
         seq: usize,
         stream: Stream,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, Fault> {
         let bases = bank.bases(seq);
         let mut shapes = Vec::new();
         let content = bases[0].fresh_tokens(stream.child(1));
@@ -112,8 +154,8 @@ impl<'a, 'b> Contest<'a, 'b> {
             let run = plan.device == Device::Cuda;
             run.then(|| timing::shape(rig, &content).map(Shape::halved)).transpose()
         };
-        for rig in rigs.iter_mut() {
-            shapes.push(first(rig).map_err(|failure| failure.during(&rig.path))?);
+        for (whose, rig) in rigs.iter_mut().enumerate() {
+            shapes.push(first(rig).map_err(|failure| Fault { whose, failure: failure.during(&rig.path) })?);
         }
         let anew = |k: usize| {
             let weights = bases[k % bases.len()].fresh(stream.child(2).child(k as u64)).weights;
@@ -124,7 +166,7 @@ impl<'a, 'b> Contest<'a, 'b> {
     }
 
     /// Times of all candidates, round by round.
-    pub fn times(&mut self) -> Result<Vec<Vec<f64>>, Failure> {
+    pub fn times(&mut self) -> Result<Vec<Vec<f64>>, Fault> {
         let mut times = vec![Vec::new(); self.rigs.len()];
         let rounds = if self.shapes[0].is_some() { ROUNDS.0 } else { ROUNDS.1 };
         let start = Instant::now();
@@ -137,20 +179,21 @@ impl<'a, 'b> Contest<'a, 'b> {
     }
 
     /// Whether all do the work of a run although its inputs come again, as they did in those that were timed.
-    fn repeats(&mut self, bank: &mut Bank, candidates: &[(String, Library)]) -> Result<(), Failure> {
+    fn repeats(&mut self, bank: &mut Bank, candidates: &[&(String, Library)]) -> Result<(), Fault> {
         let plain = self.bases[0].plain();
-        for ((rig, shape), (name, _)) in self.rigs.iter_mut().zip(&self.shapes).zip(candidates) {
+        for (whose, ((rig, shape), (name, _))) in self.rigs.iter_mut().zip(&self.shapes).zip(candidates).enumerate() {
             if let &Some(shape) = shape {
                 let content = bank.anew(plain.seq, 0, Some(plain.weights.clone()));
                 let stream = self.stream.child(3);
-                timing::same_time_on_new_rows(rig, &content, shape, false, stream).map_err(|f| f.during(name))?;
+                timing::same_time_on_new_rows(rig, &content, shape, false, stream)
+                    .map_err(|failure| Fault { whose, failure: failure.during(name) })?;
             }
         }
         Ok(())
     }
 
     /// One round: the time of each, unless it was a round to look into what the candidates do.
-    fn round(&mut self) -> Result<Option<Vec<f64>>, Failure> {
+    fn round(&mut self) -> Result<Option<Vec<f64>>, Fault> {
         self.round += 1;
         let s = self.stream.child(100 + self.round);
         let content = self.contents.pop().unwrap_or_else(|| self.bases[0].fresh_tokens(s));
@@ -166,7 +209,7 @@ impl<'a, 'b> Contest<'a, 'b> {
                     Ok(Some(done.us()))
                 }),
             };
-            times[k] = timed.map_err(|failure| failure.during(&rig.path))?;
+            times[k] = timed.map_err(|failure| Fault { whose: k, failure: failure.during(&rig.path) })?;
         }
         Ok(times.into_iter().collect())
     }
