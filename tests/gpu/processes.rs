@@ -166,11 +166,13 @@ fn cooperative_grids_beside_here() {
     }
 }
 
-/// What a call writes, alone and a great many times beside that kernel.
+/// What a call writes, alone and behind a great many beside that kernel.
 fn beside(call: &dyn Fn(), stream: sys::CUstream, output: &Memory, occupy: usize, grid: [u32; 2]) -> Vec<f32> {
     call();
     let wanted = output.read();
+    assert!(wanted.iter().all(|value| value.is_finite()), "alone, {} floats", wanted.len());
     for others in [OwnStream::new(), OwnStream::foremost()] {
+        output.write(&vec![f32::NAN; wanted.len()]);
         thread::scope(|scope| {
             let others = others.0.expose_provenance();
             scope.spawn(move || launch_cooperatively(occupy, grid, others));
@@ -182,7 +184,7 @@ fn beside(call: &dyn Fn(), stream: sys::CUstream, output: &Memory, occupy: usize
                 }
             }
         });
-        assert!(output.read() == wanted, "{} floats", wanted.len());
+        assert!(output.read() == wanted, "beside others, {} floats", wanted.len());
     }
     wanted
 }
