@@ -91,10 +91,22 @@ pub struct Call {
     pub repeat: usize,
     /// Wait after each call until everything has finished.
     pub wait_each: bool,
+    /// On a GPU every other call but the last has x where the output lies, and its output here: so x and output lie elsewhere than in the call before.
+    pub elsewhere: Option<usize>,
     /// Changes made between the calls of a chain, in this order.
     pub patches: Vec<Patch>,
     /// What the patches work with beside the buffers, written or read by the grader: the place and its length.
     pub beside: (usize, usize),
+}
+
+impl Call {
+    /// Where x and output of a run's call lie.
+    pub fn places(&self, call: usize) -> [usize; 2] {
+        match self.elsewhere {
+            Some(place) if (self.repeat - 1 - call) % 2 == 1 => [self.output, place],
+            _ => [self.x, self.output],
+        }
+    }
 }
 
 /// What the candidate's process saw of a call. Only claims: the grader checks them against its own clock.
@@ -209,6 +221,24 @@ pub const TRACE: &str = "SOLVE_HARNESS_TRACE";
 mod tests {
     use super::*;
 
+    fn call() -> Call {
+        Call {
+            seq: 1,
+            x: 1,
+            output: 2,
+            weights: 3,
+            weights_changed: false,
+            snapshot: None,
+            flush: false,
+            spin_us: 0,
+            repeat: 1,
+            wait_each: false,
+            elsewhere: None,
+            patches: Vec::new(),
+            beside: (0, 0),
+        }
+    }
+
     #[test]
     fn words_of_a_candidate_are_no_lines_of_a_report() {
         let loud = || Some("1\u{1b}[2J\n  PASS  pass (exit code 0)".to_string());
@@ -224,14 +254,21 @@ mod tests {
     }
 
     #[test]
+    fn a_run_ends_on_x_and_output_themselves_and_no_two_calls_of_it_have_the_same() {
+        let run = |repeat, elsewhere| {
+            let call = Call { repeat, elsewhere, ..call() };
+            (0..repeat).map(|i| call.places(i)).collect::<Vec<_>>()
+        };
+        assert_eq!(run(3, None), [[1, 2]; 3]);
+        assert_eq!(run(4, Some(9)), [[2, 9], [1, 2], [2, 9], [1, 2]]);
+        assert_eq!(run(3, Some(9)), [[1, 2], [2, 9], [1, 2]]);
+    }
+
+    #[test]
     fn nothing_but_setting_up_and_calling_fails_for_the_machine_and_nothing_at_all_for_passing() {
         let attach = Request::Attach { device: Device::Cpu, crossing: Crossing::Shared, floats: 1 };
         let load = Request::Load { lib: Vec::new(), api: Api::Solve, max_tokens: 1 };
-        let call: Request = serde_json::from_value(serde_json::json!({"Call": {
-            "seq": 1, "x": 0, "output": 0, "weights": 0, "weights_changed": false, "snapshot": null, "flush": false, "spin_us": 0, "repeat": 1,
-            "wait_each": false, "patches": [], "beside": [0, 0],
-        }}))
-        .expect("a call");
+        let call = Request::Call(call());
         let of = |reason| [&attach, &load, &call].map(|request| request.fails_for(reason));
         assert_eq!(of(Reason::Pass), [false; 3]);
         assert_eq!(of(Reason::Environment), [true, false, true]);

@@ -83,6 +83,8 @@ fn table(record: &Record) -> String {
             ("fast", "solve", "hot", "device", "back to back"),
             ("fast", "solve", "cold", "device", "L2 flushed"),
             ("fast", "solve", "hot", "wall", "call to finished"),
+            ("fast", "solve", "hot", "host", "host"),
+            ("fast", "solve", "hot", "moved", "host, other `x` and `output`"),
             ("fast", "prepared", "hot", "device", "back to back"),
             ("auto", "solve", "hot", "device", "auto, back to back"),
             ("exact", "solve", "hot", "device", "exact, back to back"),

@@ -54,7 +54,8 @@ pub struct Speed {
     pub p5_us: f64,
     pub p95_us: f64,
     pub n: usize,
-    pub tflops: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tflops: Option<f64>,
 }
 
 /// One correctness case.
@@ -146,7 +147,7 @@ fn speeds(c: &Candidate) -> Vec<Speed> {
         p5_us: round(s.summary.p5),
         p95_us: round(s.summary.p95),
         n: s.summary.n,
-        tflops: round(s.tflops),
+        tflops: s.tflops.map(round),
     };
     c.speed.iter().filter(|s| s.headline).map(row).collect()
 }
@@ -185,7 +186,7 @@ mod tests {
             p5_us: 100.0,
             p95_us: 101.0,
             n: 15,
-            tflops: 176.0,
+            tflops: Some(176.0),
         };
         let accuracy = Accuracy {
             case: "official:1".into(),

@@ -14,7 +14,7 @@ pub fn render(report: &Report) -> String {
             let m = &s.summary;
             let _ = writeln!(
                 out,
-                "{},{},{},{},{},{},{},{},{},{},{:.3},{:.3},{:.3},{:.3},{:.3},{},{:.3},{}",
+                "{},{},{},{},{},{},{},{},{},{},{:.3},{:.3},{:.3},{:.3},{:.3},{},{},{}",
                 field(&c.name),
                 c.device,
                 c.api,
@@ -31,7 +31,7 @@ pub fn render(report: &Report) -> String {
                 m.low,
                 m.high,
                 m.n,
-                s.tflops,
+                s.tflops.map(|f| format!("{f:.3}")).unwrap_or_default(),
                 s.of_floor.map(|f| format!("{f:.4}")).unwrap_or_default()
             );
         }

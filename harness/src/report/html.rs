@@ -125,7 +125,11 @@ fn roofline(report: &Report, rates: &Rates) -> String {
     let intensity = |seq| floor::flops(seq) / floor::bytes(seq);
     let mut series = Vec::new();
     for c in &report.candidates {
-        series.push(line(&c.name, Mark::Points, hot(c).iter().map(|s| (intensity(s.seq), s.tflops)).collect()));
+        series.push(line(
+            &c.name,
+            Mark::Points,
+            hot(c).iter().filter_map(|s| Some((intensity(s.seq), s.tflops?))).collect(),
+        ));
     }
     let seqs = [1, 4, 16, 64, 256, 1024, 4096];
     let roof = |&seq: &usize| (intensity(seq), (rates.bytes * intensity(seq)).min(rates.flops) / 1e12);

@@ -41,10 +41,11 @@ pub fn render(report: &Report) -> String {
         }
         for s in &c.speed {
             let m = &s.summary;
+            let tflops = s.tflops.map_or("-".into(), |f| format!("{f:.2}"));
             let _ = writeln!(
                 out,
-                "| {} | {} | {} | {} | {} | {:.2} | {:.2} | {:.2} | {} | {:.2} |",
-                s.seq, s.cache, s.clock, s.method, s.weights, m.median, m.p5, m.p95, m.n, s.tflops
+                "| {} | {} | {} | {} | {} | {:.2} | {:.2} | {:.2} | {} | {tflops} |",
+                s.seq, s.cache, s.clock, s.method, s.weights, m.median, m.p5, m.p95, m.n
             );
         }
         out.push('\n');

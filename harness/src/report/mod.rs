@@ -136,10 +136,11 @@ pub struct Speed {
     pub seq: usize,
     /// `hot` or `cold` (caches flushed before every call).
     pub cache: String,
-    /// `device` (events) or `wall` (from the call to everything done).
+    /// `device` (events), `wall` (from the call to everything done), `host` (until the call returns) or `moved` (the same, where x and output lie
+    /// elsewhere than in the call before).
     pub clock: String,
     /// `per-call` (every call checked, inputs never seen before) `back-to-back` (a run of calls
-    /// over its count) or `one-by-one` (each waited for).
+    /// over its count), `one-by-one` (each waited for) or `unwaited` (none).
     pub method: String,
     /// `fresh` (rewritten before every call) or `fixed`.
     pub weights: String,
@@ -148,7 +149,8 @@ pub struct Speed {
     /// Times in us.
     #[serde(flatten)]
     pub summary: Summary,
-    pub tflops: f64,
+    /// Of the operations that the length asks for; no measure of the host's time.
+    pub tflops: Option<f64>,
     /// The floor's share of the median, where the machine's rates are known.
     pub of_floor: Option<f64>,
     /// Which rule ended the sampling.
@@ -245,6 +247,24 @@ pub mod tests {
         let words: Vec<&str> = terminal.split_whitespace().collect();
         let row = "16 hot device back-to-back fixed 2.50 1.25 3.75 7 1.50 50 % precision";
         assert!(words.join(" ").contains(row), "{terminal}");
+    }
+
+    #[test]
+    fn the_hosts_time_is_no_rate_of_work() {
+        let mut report = sample();
+        report.candidates[0].speed.truncate(1);
+        let host = &mut report.candidates[0].speed[0];
+        (host.clock, host.tflops, host.of_floor) = ("host".into(), None, None);
+        let csv = csv::render(&report);
+        assert!(csv.lines().nth(1).is_some_and(|row| row.contains(",host,") && row.ends_with(",7,,")), "{csv}");
+        let markdown = markdown::render(&report);
+        assert!(markdown.contains("| 2.50 | 1.25 | 3.75 | 7 | - |"), "{markdown}");
+        let terminal = terminal::candidate(&report.candidates[0]).join("\n");
+        let words: Vec<&str> = terminal.split_whitespace().collect();
+        assert!(words.join(" ").contains("2.50 1.25 3.75 7 - - precision"), "{terminal}");
+        let record = crate::record::Record::of(&report, None).expect("a record");
+        let row = serde_json::to_value(&record.speed[0]).expect("JSON");
+        assert!(row.get("tflops").is_none() && row["clock"] == "host", "{row}");
     }
 
     #[test]

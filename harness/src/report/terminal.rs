@@ -126,10 +126,11 @@ fn speed(speed: &[Speed], lines: &mut Vec<String>) {
     ));
     for s in speed {
         let floor = s.of_floor.map_or("-".into(), |f| format!("{:.0} %", 100.0 * f));
+        let tflops = s.tflops.map_or("-".into(), |f| format!("{f:.2}"));
         let m = &s.summary;
         lines.push(format!(
-            "  {:>6} {:<4} {:<6} {:<12} {:<5} {:>10.2} {:>10.2} {:>10.2} {:>5} {:>8.2} {:>6}  {}",
-            s.seq, s.cache, s.clock, s.method, s.weights, m.median, m.p5, m.p95, m.n, s.tflops, floor, s.ended_by
+            "  {:>6} {:<4} {:<6} {:<12} {:<5} {:>10.2} {:>10.2} {:>10.2} {:>5} {tflops:>8} {:>6}  {}",
+            s.seq, s.cache, s.clock, s.method, s.weights, m.median, m.p5, m.p95, m.n, floor, s.ended_by
         ));
     }
 }

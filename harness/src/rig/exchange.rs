@@ -110,6 +110,7 @@ fn idle(
         spin_us: 0,
         repeat: 0,
         wait_each: false,
+        elsewhere: None,
         patches: Vec::new(),
         beside: (0, 0),
     };

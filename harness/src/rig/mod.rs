@@ -43,6 +43,8 @@ pub struct Manner {
     pub check_weights: bool,
     /// Wait after each of them until everything has finished.
     pub wait_each: bool,
+    /// On a GPU, x and output of each lie elsewhere than those of the one before.
+    pub elsewhere: bool,
     /// Put x and the output where they were in the last call, if they fit.
     pub same_place: bool,
 }
@@ -57,6 +59,7 @@ impl Manner {
         settle: false,
         check_weights: true,
         wait_each: false,
+        elsewhere: false,
         same_place: false,
     };
 }
@@ -230,6 +233,7 @@ impl Rig {
             spin_us: manner.spin_us,
             repeat: manner.repeat,
             wait_each: manner.wait_each,
+            elsewhere: manner.elsewhere.then_some(self.arena.snapshot.at),
             patches: changes.patches(x, output, weights, self.arena.snapshot),
             beside: (beside.at, beside.len),
         };
@@ -302,6 +306,7 @@ impl Rig {
             spin_us: 0,
             repeat: 0,
             wait_each: false,
+            elsewhere: None,
             patches: Vec::new(),
             beside: (0, 0),
         };

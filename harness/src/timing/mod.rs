@@ -1,9 +1,10 @@
 //! How long a call takes: every timed call on inputs never seen before and checked in full (`per_call`), and
 //! back to back as a program would call it (`chain`), with the clocks checked against each other, and runs on inputs that
-//! change against runs on inputs that do not (`looks`, `trades`).
+//! change against runs on inputs that do not (`looks`, `trades`). Beside that, what a call takes the caller's thread (`host`).
 
 mod chain;
 mod clocks;
+mod host;
 mod looks;
 mod per_call;
 mod processes;
@@ -84,6 +85,9 @@ pub fn measure(grade: &mut Grade<'_>, rig: &mut Rig) -> Result<(), Failure> {
         }
         if grade.plan.singles {
             per_call::measure(grade, rig, seq).map_err(during)?;
+            if gpu {
+                host::measure(grade, rig, seq).map_err(during)?;
+            }
         }
         clocks::agree(grade, rig, seq).map_err(during)?;
         if grade.plan.traps {
@@ -125,7 +129,8 @@ impl Grade<'_> {
     fn record(&mut self, seq: usize, kind: Kind, samples: Samples) {
         let summary = Summary::of(&samples.us);
         let share = |rates: &Rates| rates.floor_us(seq) / summary.median;
-        let of_floor = self.plan.rates.as_ref().map(share);
+        let of_work = !host::is_host(kind.clock);
+        let of_floor = self.plan.rates.as_ref().filter(|_| of_work).map(share);
         let speed = Speed {
             seq,
             cache: kind.cache.into(),
@@ -134,7 +139,7 @@ impl Grade<'_> {
             weights: kind.weights.into(),
             headline: kind.headline,
             summary,
-            tflops: floor::flops(seq) / summary.median / 1e6,
+            tflops: of_work.then(|| floor::flops(seq) / summary.median / 1e6),
             of_floor,
             ended_by: samples.ended_by.into(),
             discarded: samples.discarded,

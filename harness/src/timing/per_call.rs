@@ -201,6 +201,7 @@ fn sample(grade: &mut Grade<'_>, rig: &mut Rig, setting: &Setting<'_>, kind: Kin
             same_place: s.below(3, 4) == 0,
             repeat: 1,
             wait_each: false,
+            elsewhere: false,
         };
         let done = grade.checked(rig, &content, &manner)?;
         plausible(&done)?;
