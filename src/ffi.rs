@@ -37,7 +37,8 @@ pub struct SolveOptions {
 ///
 /// With device pointers the work is enqueued on the legacy default stream of the device that holds them, and solve returns without waiting;
 /// only a call that takes memory may wait for those before it (the first, one of more tokens than any before, the first that is misaligned or one of
-/// more tokens than any misaligned one before), and a call of another thread for that, or for one on host memory.
+/// more tokens than any misaligned one before), and a call of another thread for that, or for one on host memory. On Hopper a call of few tokens
+/// may begin while the kernel before it ends: solve_block_forward says when, and what follows from it.
 /// With host or managed pointers it returns when output is ready. Nothing about x, output or weights is remembered: weights rewritten in
 /// place are seen by the next call. The outcome is in solve_last_status and solve_last_error of the same thread:
 /// SOLVE_STATUS_NULL_POINTER, INVALID_ARGUMENT (seq_len below 1, or a device buffer shorter than its shape), MISALIGNED (not a multiple of 4),
@@ -139,7 +140,7 @@ pub unsafe extern "C-unwind" fn solve_block_create(
 /// whoever launches them, against each other and against other use of the block. The first call in a process that is captured waits for what
 /// other blocks of the device, and solve, still have to do. Host memory is served too, but then the call waits and must not be captured.
 /// Blocks that share a stream, and solve with them, are about 1 us a call faster at 256 to 1024 rows than on streams of their own (H200).
-/// On Hopper a call of at most 32 tokens (in exact, and of solve in exact, 16), made right behind another one on its stream, begins while the
+/// On Hopper a call of at most 32 tokens (in exact 16), of a block or of solve, made right behind another one on its stream, begins while the
 /// kernel before it ends, at the device's highest priority, as long as other streams have no calls of this library. It comes after all that
 /// kernel comes after; one that was launched with programmatic stream serialization must have waited itself (griddepcontrol.wait). And no
 /// cooperative grid may be launched meanwhile that has this same priority and no room beside the call, nor may others' kernels keep it from

@@ -28,7 +28,7 @@ struct ExactArgs {
   float* output;          // (rows, D), 16-byte aligned; may be x
   const float* weights;   // the caller's, aligned to 4 bytes; not read without EXACT_CAST
   unsigned char* memory;  // 256-byte aligned; its first 256 bytes are 0 before the first launch
-  unsigned* alarms;       // [ALARMS], 16-byte aligned
+  unsigned* alarms;       // [ALARMS], 16-byte aligned; small/watch.cuh finds sets of its own behind them
   int rows, seq_len, causal;
   int phases;       // EXACT_CAST: bring the weights into memory; EXACT_FORWARD: compute. CAST alone raises the alarms.
   int rule;         // of Rule: whether to compute at all

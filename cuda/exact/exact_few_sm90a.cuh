@@ -2,9 +2,9 @@
 
    Stages, a grid barrier after each: LN1 and QKV; attention, a warp for each row and head; W_attn and residual; LN2, FC and GELU; proj and residual.
    Sequences of one token need no attention: the softmax over a single key is 1. The four products are rounds of one loop, because code that runs for the
-   first time comes from far away. Each block has a unit of 24 columns by 768 of K, whose weights it has in its registers before the barrier in front;
-   W_proj's K is four units, and of the blocks that have them the last one to be ready adds them up. Every block normalises all rows for itself: that
-   costs less than one more barrier. Rows come in chunks of CHUNK_ROWS.
+   first time comes from far away. Each block has a unit of 24 columns by 768 of K, whose weights it has in its registers before the barrier in front, or,
+   where one warp brings them (small/again.cuh), behind it; W_proj's K is four units, and of the blocks that have them the last one to be ready adds them
+   up. Every block normalises all rows for itself: that costs less than one more barrier. Rows come in chunks of CHUNK_ROWS.
 
    H200, 1, 4, 16, 32, 48 rows: 15.7, 20.5, 26.8, 35.3, 48.4 us; the same from split weights, as for more rows, 61, and before by fp32 multiply-adds alone
    20, 26, 61 (up to 16 rows). Precision exact itself has small/fp32.cuh up to 8 rows and the chain of exact_chain_sm90a.cu from 17 on, which are faster;

@@ -2,11 +2,12 @@
    x1 = x + attention(LN1(x) W_qkv + b_qkv) W_attn + b_attn.
 
    Shapes: x, output (rows, 768) fp32, rows = batch seq_len <= 16 MT, 8 where HALVES is 1; they may be the same buffer.
-   Grid: min(SMs, 128), all resident at once, hence a cooperative launch; 416 threads: twelve warps compute, one brings
-   (producer.cuh).
-   Shared memory: sizeof(Shared<MT, W, SINGLE>), 143 to 212 KB. A block's weights are on their way long before they are
-   used. Limiter: the exchanges of activations through L2, one after the other (up to 16 rows three, or four from fp32
-   weights, whose proj is split; six above), and the bytes from L2 to the SMs, activations and weights together.
+   Grid: min(SMs, 128), all resident at once, hence a cooperative launch, or one that nothing keeps out
+   (src/cuda/lone.rs); 416 threads: twelve warps compute, one brings (producer.cuh).
+   Shared memory: sizeof(Shared<MT, W, SINGLE>), 143 to 225 KB, or SHARED_BYTES (again.cuh). A block's weights are on
+   their way long before they are used. Limiter: the exchanges of activations through L2, one after the other (up to 16
+   rows three, or four from fp32 weights, whose proj is split; six above), and the bytes from L2 to the SMs, activations
+   and weights together.
 
    SINGLE: sequences of one token. The softmax over a single key is 1, so attention is V, and Q and K are not computed.
 

@@ -46,7 +46,19 @@ def prepared(parameters, dtype):
     return {name: p if name[:-1] in ("gamma", "beta") else p.to(dtype) for name, p in parameters.items()}
 
 
-def block(x, p, dtype=None, fused_attention=True):
+def fused(q, k, v):
+    """Attention of (HEADS, seq, HEAD_DIM)."""
+    return F.scaled_dot_product_attention(q[None], k[None], v[None])[0]
+
+
+def unfused(q, k, v, causal=False):
+    scores = q @ k.transpose(-2, -1) / math.sqrt(HEAD_DIM)
+    if causal:
+        scores.masked_fill_(torch.ones_like(scores[0], dtype=torch.bool).triu_(1), -math.inf)
+    return torch.softmax(scores, -1) @ v
+
+
+def block(x, p, dtype=None, attention=fused):
     """The block. With a dtype its products have operands of it; residual stream, LayerNorm and its output stay fp32."""
 
     def linear(a, w, b):
@@ -56,21 +68,22 @@ def block(x, p, dtype=None, fused_attention=True):
     seq = x.shape[0]
     h = F.layer_norm(x, [D], p["gamma1"], p["beta1"], 1e-5)
     q, k, v = (part.view(seq, HEADS, HEAD_DIM).transpose(0, 1) for part in linear(h, p["w_qkv"], p["b_qkv"]).split(D, -1))
-    if fused_attention:
-        heads = F.scaled_dot_product_attention(q[None], k[None], v[None])[0]
-    else:
-        heads = torch.softmax(q @ k.transpose(-2, -1) / math.sqrt(HEAD_DIM), -1) @ v
-    heads = heads.transpose(0, 1).reshape(seq, D)
+    heads = attention(q, k, v).transpose(0, 1).reshape(seq, D)
     x1 = x + linear(heads, p["w_attn"], p["b_attn"]).to(x.dtype)
     h = F.layer_norm(x1, [D], p["gamma2"], p["beta2"], 1e-5)
     f = F.gelu(linear(h, p["w_fc"], p["b_fc"]), approximate="tanh")
     return x1 + linear(f, p["w_proj"], p["b_proj"]).to(x.dtype)
 
 
-def reference(x, parameters):
-    """The block in float64."""
+def reference(x, parameters, batch=1, causal=False):
+    """The block in float64, of as many sequences."""
     wide = {name: p.double() for name, p in parameters.items()}
-    return block(x.double(), wide, fused_attention=False)
+
+    def attention(*qkv):
+        q, k, v = (part.reshape(HEADS * batch, -1, HEAD_DIM) for part in qkv)
+        return unfused(q, k, v, causal).view(HEADS, -1, HEAD_DIM)
+
+    return block(x.double(), wide, attention=attention)
 
 
 def accuracy(out, want, x):

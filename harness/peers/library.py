@@ -6,6 +6,13 @@ import os
 import torch
 
 PLACES = 5  # of the weights of solve()
+PRECISIONS = ["fast", "exact", "auto"]
+
+
+class Options(ctypes.Structure):
+    """solve_options."""
+
+    _fields_ = [("size", ctypes.c_size_t), *((name, ctypes.c_int) for name in ["device", "precision", "causal", "max_tokens"])]
 
 
 class Library:
@@ -35,15 +42,16 @@ class Library:
         """The same call with the weights in several places."""
         return [self.solve(x, out, elsewhere(weights, i)) for i in range(PLACES)]
 
-    def prepare(self, weights):
+    def prepare(self, weights, precision="fast", causal=False, max_tokens=0):
         """A block that keeps the weights; free it with destroy."""
         handle = ctypes.c_void_p()
-        self.check(self.c.solve_block_create(weights.data_ptr(), None, ctypes.byref(handle)))
+        options = Options(ctypes.sizeof(Options), -1, PRECISIONS.index(precision), causal, max_tokens)
+        self.check(self.c.solve_block_create(weights.data_ptr(), ctypes.byref(options), ctypes.byref(handle)))
         return handle
 
-    def forward(self, handle, x, out):
+    def forward(self, handle, x, out, batch=1):
         """As solve, for a prepared block on the legacy default stream."""
-        arguments = (handle, x.data_ptr(), out.data_ptr(), 1, x.shape[0], None)
+        arguments = (handle, x.data_ptr(), out.data_ptr(), batch, x.shape[0] // batch, None)
         function = self.c.solve_block_forward
         self.check(function(*arguments))
         return lambda tensors=(x, out): function(*arguments)

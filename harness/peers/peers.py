@@ -20,7 +20,7 @@ from needs import need
 
 torch = need("torch", "torch==2.11.0")  # before what imports it by itself
 
-from block import accuracy, block, make_inputs, prepared, reference, unpack
+from block import accuracy, block, make_inputs, prepared, reference, unfused, unpack
 from clock import Contestant, Graph, contest, flusher
 from files import read_json, write_json
 from library import Library
@@ -87,9 +87,9 @@ def make_peers(x, parameters, compiled):
     # name, kind, precision of fp32 products, block
     variants = [
         ("eager fp32", "stateless", "highest", lambda: block(x, parameters)),
-        ("eager fp32, unfused attention", "stateless", "highest", lambda: block(x, parameters, fused_attention=False)),
+        ("eager fp32, unfused attention", "stateless", "highest", lambda: block(x, parameters, attention=unfused)),
         ("eager TF32", "stateless", "high", lambda: block(x, parameters)),
-        ("eager TF32, unfused attention", "stateless", "high", lambda: block(x, parameters, fused_attention=False)),
+        ("eager TF32, unfused attention", "stateless", "high", lambda: block(x, parameters, attention=unfused)),
         ("eager fp16, cast per call", "stateless", "highest", lambda: block(x, parameters, torch.float16)),
         ("eager fp16, prepared", "prepared", "highest", lambda: block(x, half, torch.float16)),
     ]

@@ -73,8 +73,8 @@ pub struct Shape {
     pub prepared: bool,
     /// Of the matrix products.
     pub precision: SolvePrecision,
-    /// The exact kernel looks behind the fast ones whether their result stands: always where the weights come with the call, but not in precision exact,
-    /// where there are none.
+    /// It is looked whether the fast kernels' result stands, by the exact kernel behind them or, of few rows of `solve()` on Hopper, by themselves: always
+    /// where the weights come with the call, but not in precision exact, where there are no fast ones.
     pub guarded: bool,
     /// In precision exact: it takes the place of fast kernels whose result does not stand, as the exact kernel behind them did before the host knew, so that
     /// a call keeps its bits.

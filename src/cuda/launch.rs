@@ -116,7 +116,7 @@ pub struct Step {
 
 /// Most parameters that a kernel has.
 const MAX_PARAMETERS: usize = 10;
-/// Most bytes of them: the few-token kernel's four tensor maps and what wakes the exact kernel.
+/// Most bytes of them: the few-token kernel's four tensor maps and what it needs to compute the call again.
 const MAX_BYTES: usize = 768;
 
 /// The values of a kernel's parameters, each aligned for its type.

@@ -1,7 +1,8 @@
 //! The exact kernel: the whole block at nearly fp32's accuracy in one resident launch, with the same arguments on every architecture. It is the call
 //! itself in precision exact, but on Hopper for the rows that there is a chain of launches for, and for the fewest, which cuda/small/fp32.cuh computes. In
 //! the others it comes last and looks at the alarms: usually it ends at once, else it computes output again. Where the host knows that there are no alarms
-//! it does not come at all, and in a graph of `solve()` on Hopper it sleeps until a warp beside the last products wakes it ([`sleep`]).
+//! it does not come at all; in a graph of `solve()` on Hopper it sleeps until a warp beside the last products wakes it ([`sleep`]), and up to 32 rows
+//! there it never comes, as the fast kernel itself goes on with its work (cuda/small/again.cuh).
 
 pub mod chain;
 pub mod long;
