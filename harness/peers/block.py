@@ -51,19 +51,23 @@ def fused(q, k, v):
     return F.scaled_dot_product_attention(q[None], k[None], v[None])[0]
 
 
-def unfused(q, k, v, causal=False):
-    scores = q @ k.transpose(-2, -1) / math.sqrt(HEAD_DIM)
-    if causal:
-        scores.masked_fill_(torch.ones_like(scores[0], dtype=torch.bool).triu_(1), -math.inf)
-    return torch.softmax(scores, -1) @ v
+def unfused(q, k, v):
+    return torch.softmax(q @ k.transpose(-2, -1) / math.sqrt(HEAD_DIM), -1) @ v
 
 
-def block(x, p, dtype=None, attention=fused):
-    """The block. With a dtype its products have operands of it; residual stream, LayerNorm and its output stay fp32."""
+def linear_in(dtype=None):
+    """A product with operands of this type."""
 
     def linear(a, w, b):
         dtype_ = dtype or a.dtype
         return torch.addmm(b.to(dtype_), a.to(dtype_), w.to(dtype_))
+
+    return linear
+
+
+def block(x, p, dtype=None, attention=fused, linear=None):
+    """The block. With a dtype its products have operands of it; residual stream, LayerNorm and its output stay fp32."""
+    linear = linear or linear_in(dtype)
 
     seq = x.shape[0]
     h = F.layer_norm(x, [D], p["gamma1"], p["beta1"], 1e-5)
@@ -75,15 +79,24 @@ def block(x, p, dtype=None, attention=fused):
     return x1 + linear(f, p["w_proj"], p["b_proj"]).to(x.dtype)
 
 
-def reference(x, parameters, batch=1, causal=False):
-    """The block in float64, of as many sequences."""
+def reference(x, parameters, batch=1, causal=False, operand=lambda t: t):
+    """The block in float64, of as many sequences; the operands of its products go through `operand`."""
     wide = {name: p.double() for name, p in parameters.items()}
 
     def attention(*qkv):
-        q, k, v = (part.reshape(HEADS * batch, -1, HEAD_DIM) for part in qkv)
-        return unfused(q, k, v, causal).view(HEADS, -1, HEAD_DIM)
+        q, k, v = (operand(part).reshape(HEADS * batch, -1, HEAD_DIM) for part in qkv)
+        scores = q @ k.transpose(-2, -1) / math.sqrt(HEAD_DIM)
+        if causal:
+            scores.masked_fill_(torch.ones_like(scores[0], dtype=torch.bool).triu_(1), -math.inf)
+        return (operand(torch.softmax(scores, -1)) @ v).view(HEADS, -1, HEAD_DIM)
 
-    return block(x.double(), wide, attention=attention)
+    return block(x.double(), wide, attention=attention, linear=lambda a, w, b: torch.addmm(b, operand(a), operand(w)))
+
+
+def tf32(t):
+    """Rounded to 11 bits, to nearest, ties to even."""
+    bits = t.float().view(torch.int32)
+    return ((bits + 0xFFF + (bits >> 13 & 1)) & ~0x1FFF).view(torch.float32).double()
 
 
 def accuracy(out, want, x):
