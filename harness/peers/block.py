@@ -51,23 +51,19 @@ def fused(q, k, v):
     return F.scaled_dot_product_attention(q[None], k[None], v[None])[0]
 
 
-def unfused(q, k, v):
-    return torch.softmax(q @ k.transpose(-2, -1) / math.sqrt(HEAD_DIM), -1) @ v
+def unfused(q, k, v, causal=False, operand=lambda t: t):
+    scores = operand(q) @ operand(k).transpose(-2, -1) / math.sqrt(HEAD_DIM)
+    if causal:
+        scores.masked_fill_(torch.ones_like(scores[0], dtype=torch.bool).triu_(1), -math.inf)
+    return operand(torch.softmax(scores, -1)) @ operand(v)
 
 
-def linear_in(dtype=None):
-    """A product with operands of this type."""
+def block(x, p, dtype=None, attention=fused, operand=lambda t: t):
+    """The block. With a dtype its products have operands of it; residual stream, LayerNorm and its output stay fp32. `operand`: what they go through first."""
 
     def linear(a, w, b):
         dtype_ = dtype or a.dtype
-        return torch.addmm(b.to(dtype_), a.to(dtype_), w.to(dtype_))
-
-    return linear
-
-
-def block(x, p, dtype=None, attention=fused, linear=None):
-    """The block. With a dtype its products have operands of it; residual stream, LayerNorm and its output stay fp32."""
-    linear = linear or linear_in(dtype)
+        return torch.addmm(b.to(dtype_), operand(a).to(dtype_), operand(w).to(dtype_))
 
     seq = x.shape[0]
     h = F.layer_norm(x, [D], p["gamma1"], p["beta1"], 1e-5)
@@ -84,13 +80,10 @@ def reference(x, parameters, batch=1, causal=False, operand=lambda t: t):
     wide = {name: p.double() for name, p in parameters.items()}
 
     def attention(*qkv):
-        q, k, v = (operand(part).reshape(HEADS * batch, -1, HEAD_DIM) for part in qkv)
-        scores = q @ k.transpose(-2, -1) / math.sqrt(HEAD_DIM)
-        if causal:
-            scores.masked_fill_(torch.ones_like(scores[0], dtype=torch.bool).triu_(1), -math.inf)
-        return (operand(torch.softmax(scores, -1)) @ v).view(HEADS, -1, HEAD_DIM)
+        q, k, v = (part.reshape(HEADS * batch, -1, HEAD_DIM) for part in qkv)
+        return unfused(q, k, v, causal, operand).view(HEADS, -1, HEAD_DIM)
 
-    return block(x.double(), wide, attention=attention, linear=lambda a, w, b: torch.addmm(b, operand(a), operand(w)))
+    return block(x.double(), wide, attention=attention, operand=operand)
 
 
 def tf32(t):
