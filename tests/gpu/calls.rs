@@ -301,13 +301,13 @@ pub fn solve_close_behind() {
     let memories = [36, 37].map(|seed| Memory::of(&weights(seed)));
     for rows in [1, 2, 6, 15, 30] {
         let host_x = Random::new(rows as u64).uniforms(rows * D);
-        let chain = |waits: bool| {
+        let chain = |others: usize, waits: bool| {
             let used = Memory::poisoned(WEIGHTS_LEN);
             let places = [Memory::of(&host_x), Memory::poisoned(host_x.len())];
             let mut at = 0;
             for call in 0..CALLS {
                 if call % 20 == 0 {
-                    let from = memories[call / 20 % 2].at();
+                    let from = memories[call / 20 % 2 * others].at();
                     // SAFETY: whole buffers; on the legacy stream, as solve() is.
                     unsafe {
                         ok(sys::cuMemcpyDtoDAsync_v2(used.at(), from, 4 * WEIGHTS_LEN, ptr::without_provenance_mut(1)))
@@ -323,7 +323,9 @@ pub fn solve_close_behind() {
             }
             places[at].read()
         };
-        assert!(chain(false) == chain(true), "{rows} rows");
+        let wanted = chain(1, true);
+        assert!(wanted != chain(0, true), "{rows} rows: the other weights change nothing");
+        assert!(chain(1, false) == wanted, "{rows} rows");
     }
 }
 
