@@ -389,7 +389,7 @@ fn few_tokens(nvcc: &Path) {
         guarded: true,
         rescued: false,
     };
-    let chip = Chip { sms: 1000, clusters: [0; 3], heads: [0; 3] };
+    let chip = Chip { sms: 1000, clusters: [500, 0, 0], heads: [0; 3] };
     let [Launch { grid, threads, .. }] = forward(chip, shape, true)[..] else { panic!("one launch") };
     equal.push(("small::BLOCK".to_owned(), threads as usize));
     equal.push(("small::MAX_GRID".to_owned(), grid[0] as usize));

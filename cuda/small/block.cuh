@@ -2,12 +2,13 @@
    x1 = x + attention(LN1(x) W_qkv + b_qkv) W_attn + b_attn.
 
    Shapes: x, output (rows, 768) fp32, rows = batch seq_len <= 16 MT, 8 where HALVES is 1; they may be the same buffer.
-   Grid: min(SMs, 128), all resident at once, hence a cooperative launch, or one that nothing keeps out
-   (src/cuda/lone.rs); 416 threads: twelve warps compute, one brings (producer.cuh).
+   Grid: min(SMs, 128) in clusters of two, neighbours that draw the same activations, all resident at once, hence a
+   cooperative launch, or one that nothing keeps out (src/cuda/lone.rs); 416 threads: twelve warps compute, one brings
+   (producer.cuh).
    Shared memory: sizeof(Shared<MT, W, SINGLE>), 143 to 225 KB, or SHARED_BYTES (again.cuh). A block's weights are on
    their way long before they are used. Limiter: the exchanges of activations through L2, one after the other (up to 16
-   rows three, or four from fp32 weights, whose proj is split; six above), and the bytes from L2 to the SMs, activations
-   and weights together.
+   rows three, and from fp32 weights one from SM to SM; six above), and the bytes from L2 to the SMs, activations and
+   weights together.
 
    SINGLE: sequences of one token. The softmax over a single key is 1, so attention is V, and Q and K are not computed.
 
@@ -116,6 +117,7 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGL
   const bool has_qkv = place.wide < QkvS::COUNT;
   constexpr Asked PROJ_ASKED = asked<MT, W, SINGLE>();
 
+  if constexpr (C::PAIRED) cluster_arrive();
   pdl_wait();
   // What LN1 needs is asked for before anything else.
   float4 v[2][4], gamma[4], beta[4];
@@ -129,8 +131,8 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGL
     load_norm<W>(call.vectors.norm1, gamma, beta);
   }
 
-  named_barrier_arrive(ASKED, BLOCK);
   const uint2 calls = calls_before(call.workspace);
+  named_barrier_arrive(ASKED, BLOCK);
   Exchange& exchange = call.workspace.copy[calls.x % 2];
   WatchOf<W> qkv_watch, watch;
   constexpr int STEPS = D / WARPS / 16;
@@ -172,15 +174,15 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGL
   };
   if (is_norm_warp && blockIdx.x < rows) lay_base(blockIdx.x);
   parity = 0;
-  for (int slice = place.narrow; slice < AttnS::COUNT; slice += place.grid) {
-    if (slice != place.narrow) next_slice();
+  for (int slice = place.narrow(); slice < AttnS::COUNT; slice += place.grid) {
+    if (slice >= place.grid) next_slice();
     attend<AttnS, W, MT, HALVES, SINGLE>(shared, shared.attn_arrived, parity, exchange, call.x, slice, rows,
                                          call.seq_len, call.causal, watch, [&] {
-                                           if (PROJ_ASKED == WITH_QKV && slice == place.narrow)
+                                           if (PROJ_ASKED == WITH_QKV && slice + place.grid >= AttnS::COUNT)
                                              named_barrier_arrive(PROJ, BLOCK);
                                          });
   }
-  if (PROJ_ASKED == WITH_QKV && place.narrow >= AttnS::COUNT) named_barrier_arrive(PROJ, BLOCK);
+  if (PROJ_ASKED == WITH_QKV && place.narrow() >= AttnS::COUNT) named_barrier_arrive(PROJ, BLOCK);
   watch.lay_down(shared, MATRIX_ATTN);
   if constexpr (PROJ_ASKED == BEHIND_ATTENTION) {  // qkv's place is free of weights, sums, K and V
     fence_async_shared();
@@ -218,18 +220,21 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGL
   watch.lay_down(shared, MATRIX_FC);
 
   parity = 0;
-  for (int slice = place.narrow; slice < ProjS::COUNT; slice += place.grid) {
-    if (slice != place.narrow) next_slice();
+  if constexpr (C::PAIRED) cluster_wait();
+  for (int slice = place.narrow(); slice < ProjS::COUNT; slice += place.grid) {
+    if (slice >= place.grid) {
+      next_slice();
+      if constexpr (C::PAIRED) cluster_arrive(), cluster_wait();  // the peer has read what it got
+    }
     project<ProjS, W, MT, HALVES>(shared, shared.proj_arrived, parity, exchange, slice, rows, call.output, watch,
                                   slice + place.grid >= ProjS::COUNT);
   }
-  if (place.narrow >= ProjS::COUNT) watch.lay_down(shared, MATRIX_PROJ);
-  if (threadIdx.x == 0) note_call<C>(call.workspace, calls, rows);
+  if (place.narrow() >= ProjS::COUNT) watch.lay_down(shared, MATRIX_PROJ);
 }
 
 template <int MT, int HALVES, bool SINGLE, class W>
 __device__ __forceinline__ void block(const Call<W>& call) {
-  extern __shared__ __align__(128) unsigned char raw[];
+  extern __shared__ __align__(512) unsigned char raw[];
   auto& shared = *reinterpret_cast<Shared<MT, W, SINGLE>*>(raw);
   if (threadIdx.x / 32 == WARPS)
     produce(call, shared);

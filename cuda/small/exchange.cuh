@@ -21,18 +21,20 @@ constexpr uint32_t EMPTY = 0xffffffffu;
 // Polls before a launch that cannot finish ends as an error; 2^25 took 7 s on an H100.
 constexpr uint32_t PATIENCE = 1u << 27;
 
+__device__ __forceinline__ float2 floats(uint2 v) { return make_float2(__uint_as_float(v.x), __uint_as_float(v.y)); }
 __device__ __forceinline__ float4 floats(uint4 v) {
   return make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w));
 }
 
-/* What launches before this one were, launches and watched ones; and by one thread of a block that all of its threads
-   have asked, what this one was. C: its Cut */
+/* What launches before this one were, launches and watched ones; and what this one was, when all threads of the block
+   have asked. C: its Cut */
 __device__ __forceinline__ uint2 calls_before(const Workspace& workspace) {
   return load_strong_pair(&workspace.epoch[blockIdx.x]);
 }
 template <class C>
-__device__ __forceinline__ void note_call(Workspace& workspace, uint2 before, int rows) {
-  workspace.epoch[blockIdx.x] = {before.x + 1, before.y + C::WATCHED, static_cast<uint32_t>(rows), form_of<C>()};
+__device__ __forceinline__ void note_call(Workspace& workspace, const Epoch& before, int rows) {
+  workspace.epoch[blockIdx.x] = {before.launches + 1, before.watched + C::WATCHED, static_cast<uint32_t>(rows),
+                                 form_of<C>()};
 }
 
 /* Loads v[i] from at(i), or zeros where at(i) is null, until every word has been written. The whole warp calls it. With
@@ -61,9 +63,13 @@ __device__ __forceinline__ void receive(uint4 (&v)[N], const void* sample, At at
 __device__ __forceinline__ float2 receive_one(const float* p) {
   for (uint32_t polls = 0;; ++polls) {
     const uint2 v = load_strong_pair(p);
-    if (max(v.x, v.y) != EMPTY) return make_float2(__uint_as_float(v.x), __uint_as_float(v.y));
+    if (max(v.x, v.y) != EMPTY) return floats(v);
     if (polls > PATIENCE) __trap();
   }
+}
+/* The same where v has been asked for before, as a rule not in vain. */
+__device__ __forceinline__ float2 received(uint2 v, const float* p) {
+  return max(v.x, v.y) != EMPTY ? floats(v) : receive_one(p);
 }
 
 __device__ __forceinline__ void send(float* p, float4 v) {
@@ -90,8 +96,6 @@ __device__ inline void clear(Exchange& old, uint32_t rows, uint32_t form) {
                    make_uint4(EMPTY, EMPTY, EMPTY, EMPTY));
   };
   fill_blocks(old.x1);
-  if (form & SPLIT_PROJ)
-    for (int s = 0; s < 4; ++s) fill(old.proj_sums[s], rows * sizeof old.proj_sums[0][0]);
   if (form & IN_FP32) {
     fill_blocks(old.exact_qkv);
     fill_blocks(old.exact_f);
@@ -103,7 +107,8 @@ __device__ inline void clear(Exchange& old, uint32_t rows, uint32_t form) {
   if (!(form & SPLIT)) return;
   fill_blocks(old.h[0]);
   fill_blocks(old.h[1]);
-  for (int s = 0; s < 4; ++s) fill(old.attn_sums[s], rows * sizeof old.attn_sums[0][0]);
+  for (auto sums : {old.attn_sums, old.proj_sums})
+    for (int s = 0; s < 4; ++s) fill(sums[s], rows * sizeof sums[0][0]);
 }
 
 }  // namespace small

@@ -28,11 +28,11 @@ __device__ __forceinline__ int place_of_f(int column) {  // features 32 (s / 2) 
   return (column & ~31) + column / 4 % 2 * 16 + column / 8 % 4 * 4 + column % 4;
 }
 
-/* A warp's activations. */
-template <bool SINGLE>
+/* A warp's activations: CHUNKS of four of each row for each t. */
+template <bool SINGLE, int CHUNKS = 4>
 struct Activations {
   float4* area;  // [row][4 s + t]; not for one token
-  float4 own[4];
+  float4 own[CHUNKS];
 
   __device__ __forceinline__ explicit Activations(float4* area) : area(area) {}
   // Chunk s of this lane's row; then, behind __syncwarp(), any row's
@@ -40,10 +40,10 @@ struct Activations {
     if constexpr (SINGLE)
       own[s] = v;
     else
-      area[threadIdx.x % 32 / 4 * 16 + 4 * s + threadIdx.x % 4] = v;
+      area[(threadIdx.x % 32 / 4 * CHUNKS + s) * 4 + threadIdx.x % 4] = v;
   }
   __device__ __forceinline__ float4 at(int row, int s) const {
-    return SINGLE ? own[s] : area[row * 16 + 4 * s + threadIdx.x % 4];
+    return SINGLE ? own[s] : area[(row * CHUNKS + s) * 4 + threadIdx.x % 4];
   }
 };
 
@@ -51,26 +51,26 @@ __device__ __forceinline__ float dot(float4 a, float4 b, float sum) {
   return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum))));
 }
 
-/* A warp's part of a slice: four neighbouring k of each of four steps, by a column of each tile. */
+/* A warp's part of a slice: four neighbouring k of each step, by a column of each tile. */
 template <class S, class W>
-class Columns {
-  float4 w[4][S::TILES];
+struct Columns {
+  static constexpr int STEPS = S::ROWS / WARPS / 16;
+  float4 w[STEPS][S::TILES];
 
- public:
   // Behind the wait for them, as a rule before the rows are there: none of it behind this
   __device__ __forceinline__ void take(const float* slice) {
 #pragma unroll
-    for (int s = 0; s < 4; ++s)
+    for (int s = 0; s < STEPS; ++s)
 #pragma unroll
       for (int u = 0; u < S::TILES; ++u) {
-        float4& v = w[s][u] = W::template numbers<S>(slice, threadIdx.x / 32 * 4 + s, u);
+        float4& v = w[s][u] = W::template numbers<S>(slice, threadIdx.x / 32 * STEPS + s, u);
         asm volatile("" : "+f"(v.x), "+f"(v.y), "+f"(v.z), "+f"(v.w));
       }
   }
 
   // Their product with the rows, of all of the warp's k, to shared memory
   template <bool SINGLE>
-  __device__ __forceinline__ void multiply(const Activations<SINGLE>& a, int rows, float* to) const {
+  __device__ __forceinline__ void multiply(const Activations<SINGLE, STEPS>& a, int rows, float* to) const {
     __syncwarp();  // all have put their chunks, and have taken the weights from where the sums go
     if constexpr (SINGLE) {
       multiply_row(a, 0, to);
@@ -82,18 +82,19 @@ class Columns {
 
  private:
   template <bool SINGLE>
-  __device__ __forceinline__ void multiply_row(const Activations<SINGLE>& a, int row, float* to) const {
+  __device__ __forceinline__ void multiply_row(const Activations<SINGLE, STEPS>& a, int row, float* to) const {
     const int lane = threadIdx.x % 32;
-    float4 chunk[4];
+    float sums[S::TILES][2] = {};
 #pragma unroll
-    for (int s = 0; s < 4; ++s) chunk[s] = a.at(row, s);
+    for (int s = 0; s < STEPS; ++s) {
+      const float4 chunk = a.at(row, s);
+#pragma unroll
+      for (int u = 0; u < S::TILES; ++u) sums[u][s % 2] = dot(w[s][u], chunk, sums[u][s % 2]);
+    }
 #pragma unroll
     for (int u = 0; u < S::TILES; ++u) {
-      float sums[2] = {0, 0};
-#pragma unroll
-      for (int s = 0; s < 4; ++s) sums[s % 2] = dot(w[s][u], chunk[s], sums[s % 2]);
-      const float sum = quad_sum(sums[0] + sums[1]);
-      if (lane % 4 == 0) to[8 * u + lane / 4] = sum;
+      const float sum = quad_sum(sums[u][0] + sums[u][1]);
+      if (lane % 4 == 0) to[W::template column<S>(u, lane / 4)] = sum;
     }
   }
 };
@@ -152,6 +153,7 @@ __device__ __forceinline__ void compute_in_fp32(const Call<W>& call, Shared<1, W
   const bool has_qkv = place.wide < QkvS::COUNT;
   Activations<SINGLE> a(shared.rows_of(warp));
 
+  cluster_arrive();
   pdl_wait();
   float4 x[1][4], gamma[4], beta[4];
   if (has_qkv) {
@@ -162,8 +164,8 @@ __device__ __forceinline__ void compute_in_fp32(const Call<W>& call, Shared<1, W
       gamma[s] = W::vector(call.vectors.norm1 + k), beta[s] = W::vector(call.vectors.norm1 + D + k);
     }
   }
-  named_barrier_arrive(ASKED, BLOCK);
   const uint2 calls = calls_before(call.workspace);
+  named_barrier_arrive(ASKED, BLOCK);
   Exchange& exchange = call.workspace.copy[calls.x % 2];
   uint32_t parity = 0;  // as in compute()
   const auto next_slice = [&] {
@@ -174,13 +176,14 @@ __device__ __forceinline__ void compute_in_fp32(const Call<W>& call, Shared<1, W
   const auto normalise = [&] {
     layernorm<1>(x, gamma, beta, shared.moments, [&](int s, int, float4 v) { a.put(s, v); });
   };
-  const auto receive_chunks = [&](float4 (&to)[4], const auto& from, int feature) {
-    uint4 in[4];
+  const auto receive_chunks = [&](auto& to, const auto& from, int feature) {
+    constexpr int CHUNKS = sizeof to / sizeof to[0];
+    uint4 in[CHUNKS];
     receive(in, nullptr, [&](int s) -> const void* {
       return row < rows ? from.at(row, feature + 16 * s + 4 * t) : nullptr;
     });
 #pragma unroll
-    for (int s = 0; s < 4; ++s) to[s] = floats(in[s]);
+    for (int s = 0; s < CHUNKS; ++s) to[s] = floats(in[s]);
   };
   // A row's sums of two columns and their bias, by the thread that finishes them: done(row, column, sums, bias)
   const auto finish = [&](auto cut, Summands area, const float* bias_at, uint64_t* arrived, int slice, auto done) {
@@ -213,8 +216,8 @@ __device__ __forceinline__ void compute_in_fp32(const Call<W>& call, Shared<1, W
   const auto ask_for_proj = [&] {
     if constexpr (PROJ_ASKED == WITH_QKV) named_barrier_arrive(PROJ, BLOCK);
   };
-  for (int slice = place.narrow; slice < AttnS::COUNT; slice += place.grid) {
-    if (slice != place.narrow) next_slice();
+  for (int slice = place.narrow(); slice < AttnS::COUNT; slice += place.grid) {
+    if (slice >= place.grid) next_slice();
     const Pair<AttnS> mine;
     float2 residual = make_float2(0, 0);
     if (mine.row < rows) residual = load_early_pair(call.x + mine.row * D + AttnS::column(slice) + mine.c);
@@ -229,7 +232,7 @@ __device__ __forceinline__ void compute_in_fp32(const Call<W>& call, Shared<1, W
       receive(in, nullptr, [&](int i) -> const void* {
         return row < rows ? exchange.exact_qkv.at(row, i / 4 * D + own + 16 * (i % 4) + 4 * t) : nullptr;
       });
-      if (slice == place.narrow) ask_for_proj();
+      if (slice + place.grid >= AttnS::COUNT) ask_for_proj();
       float4 of[3][4];
 #pragma unroll
       for (int i = 0; i < 12; ++i) of[i / 4][i % 4] = floats(in[i]);
@@ -245,7 +248,7 @@ __device__ __forceinline__ void compute_in_fp32(const Call<W>& call, Shared<1, W
              send(exchange.x1.at(row, column), add(add(sum, bias), residual));
            });
   }
-  if (place.narrow >= AttnS::COUNT) ask_for_proj();
+  if (place.narrow() >= AttnS::COUNT) ask_for_proj();
 
   parity = 0;
   Columns<FcS, W> fc;
@@ -273,27 +276,39 @@ __device__ __forceinline__ void compute_in_fp32(const Call<W>& call, Shared<1, W
   }
 
   parity = 0;
-  for (int slice = place.narrow; slice < ProjS::COUNT; slice += place.grid) {
-    if (slice != place.narrow) next_slice();
-    const Pair<ProjS> mine;
+  cluster_wait();
+  for (int slice = place.narrow(); slice < ProjS::COUNT; slice += place.grid) {
+    if (slice >= place.grid) {
+      next_slice();
+      cluster_arrive(), cluster_wait();  // the peer has read what it got
+    }
+    constexpr int DEPTH = ProjS::ROWS / WARPS, STEPS = DEPTH / 16;
     const int split = ProjS::split(slice);
-    float2 residual = make_float2(0, 0);
-    if (mine.row < rows) residual = receive_one(exchange.x1.at(mine.row, ProjS::column(slice) + mine.c));
     Columns<ProjS, W> weights;
-    barrier_wait(&shared.proj_arrived[own / ProjS::PART_ROWS], parity);
+    barrier_wait(&shared.proj_arrived[DEPTH * warp / ProjS::PART_ROWS], parity);
     weights.take(shared.proj());
-    float4 f[4];
-    receive_chunks(f, exchange.exact_f, ProjS::row(slice) + own);
+    Activations<false, STEPS> hidden(shared.hidden_of(warp));
+    if constexpr (SINGLE) {  // a chunk a lane
+      uint4 in[1];
+      receive(in, nullptr, [&](int) { return exchange.exact_f.at(0, ProjS::row(slice) + DEPTH * warp + 4 * lane); });
+      hidden.area[lane] = floats(in[0]);
+    } else {
+      float4 f[STEPS];
+      receive_chunks(f, exchange.exact_f, ProjS::row(slice) + DEPTH * warp);
 #pragma unroll
-    for (int s = 0; s < 4; ++s) a.put(s, f[s]);
-    weights.multiply(a, rows, shared.proj_sums().of(warp));
+      for (int s = 0; s < STEPS; ++s) hidden.put(s, f[s]);
+    }
+    const Pair<ProjS> mine;
+    uint2 residual = make_uint2(0, 0);
+    if (mine.row < rows) residual = load_strong_pair(exchange.x1.at(mine.row, ProjS::column(slice) + mine.c));
+    weights.multiply(hidden, rows, shared.proj_sums().of(warp));
     finish(ProjS(), shared.proj_sums(), shared.b_proj, shared.proj_arrived, slice,
            [&](int row, int column, float2 sum, float2 bias) {
-             if (meet<ProjS, 1>(sum, exchange.proj_sums, split, row, column))
-               *reinterpret_cast<float2*>(call.output + row * D + column) = add(add(sum, bias), residual);
+             if (shared.peer.meet(sum, parity, split, row, mine.c, rows))
+               *reinterpret_cast<float2*>(call.output + row * D + column) =
+                   add(add(sum, bias), received(residual, exchange.x1.at(row, column)));
            });
   }
-  if (threadIdx.x == 0) note_call<C>(call.workspace, calls, rows);
 }
 
 }  // namespace small

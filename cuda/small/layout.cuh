@@ -18,6 +18,7 @@ constexpr int THREADS = 32 * WARPS;  // that compute
 constexpr int BLOCK = THREADS + 32;  // and the producer's (producer.cuh)
 constexpr int MAX_GRID = 128;
 constexpr int COLS = 24;  // columns of a slice; of a narrow matrix (768 columns) whose K is not split, 8
+constexpr int PAIR_COLS = 16;  // and where a pair of blocks has the halves of K (pair.cuh)
 
 /* A matrix (K, N) of the block, its place in the caller's buffer, the FIRST of its columns that is multiplied, and
    GROUP: how many neighbouring k a lane takes for its own, which is what its vector loads of A bring (stream.cuh). */
@@ -55,13 +56,14 @@ struct Slice {
 };
 
 /* The cuts for MT tiles of 16 rows. Up to 16 rows each block normalises all rows for itself, and only fp32 weights have
-   proj split along K across blocks (rows of 8 columns, 32 bytes, are slow to bring). Above, work is divided so that the
-   activations a block reads stay few, at the price of more exchanges: the two narrow products (768 columns) are split,
-   their sums meeting in the workspace, and a row is normalised once and sent round. SINGLE: sequences of one token. */
+   proj's K divided, between the two blocks of a cluster (rows of 8 columns, 32 bytes, are slow to bring). Above, work is
+   divided so that the activations a block reads stay few, at the price of more exchanges: the two narrow products (768
+   columns) are split, their sums meeting in the workspace, and a row is normalised once and sent round. SINGLE:
+   sequences of one token. */
 template <int MT, class W, bool SINGLE>
 struct Cut {
   static constexpr bool FP32 = W::FP32, WATCHED = W::WATCHED, IN_FP32 = FP32 && !WATCHED;
-  static constexpr bool SPLIT = MT > 1, SPLIT_PROJ = SPLIT || FP32;
+  static constexpr bool SPLIT = MT > 1, PAIRED = FP32 && !SPLIT;
   static_assert(!(SINGLE && SPLIT));
   // How slices come (pace.cuh): in parts of 6 to 16 KB, so many ahead
   static constexpr int WIDE = FP32 ? 6 : 3, NARROW = FP32 ? 3 : 1, AHEAD = SPLIT ? 2 : FP32 ? 3 : 4;
@@ -69,7 +71,8 @@ struct Cut {
   using Qkv = std::conditional_t<SINGLE, Slice<Values, D, 8, NARROW>, Slice<small::Qkv, D, COLS, WIDE>>;
   using Attn = Slice<small::Attn, SPLIT ? D / 4 : D, SPLIT ? COLS : 8, NARROW>;
   using Fc = Slice<small::Fc, D, COLS, WIDE>;
-  using Proj = Slice<small::Proj, SPLIT_PROJ ? FFN / 4 : FFN, SPLIT_PROJ ? COLS : 8, WIDE>;
+  using Proj =
+      Slice<small::Proj, FFN / (SPLIT ? 4 : PAIRED ? 2 : 1), SPLIT ? COLS : PAIRED ? PAIR_COLS : 8, WIDE>;
 };
 
 /* Activations lie in blocks of 64 bytes of neighbouring features, the rows of a block one behind the other: what a warp
@@ -104,10 +107,10 @@ struct alignas(16) Epoch {
   uint32_t rows, form;  // of the last one: what is to be cleared
 };
 
-enum Form { SPLIT = 1, SPLIT_PROJ = 2, IN_FP32 = 4 };
+enum Form { SPLIT = 1, IN_FP32 = 2 };
 template <class C>
 __host__ __device__ constexpr uint32_t form_of() {
-  return (C::SPLIT ? SPLIT : 0) | (C::SPLIT_PROJ ? SPLIT_PROJ : 0) | (C::IN_FP32 ? IN_FP32 : 0);
+  return (C::SPLIT ? SPLIT : 0) | (C::IN_FP32 ? IN_FP32 : 0);
 }
 
 struct Workspace {

@@ -21,6 +21,8 @@ struct Prepared {
 struct PackedWeights {
   using Element = __half;
   static constexpr bool FP32 = false, WATCHED = false;
+  template <class S>
+  static constexpr bool IN_PAIRS = false;
   static constexpr int ARRIVALS = 1;
   struct Matrices {
     const Prepared* prepared;

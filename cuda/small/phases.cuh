@@ -8,6 +8,7 @@
 #include "small/exchange.cuh"
 #include "small/layernorm.cuh"
 #include "small/shared.cuh"
+#include "small/vectors.cuh"
 #include "small/watch.cuh"
 
 namespace small {
@@ -68,27 +69,29 @@ __device__ __forceinline__ void multiply(float (&sums)[MT][TILES][4], const uint
     for (int m = 0; m < MT; ++m) mma(sums[m][u], a[m], b[u]);
 }
 
-/* Sums of 16 MT rows (8 where HALVES is 1) to shared memory, row-major. */
-template <int HALVES, int MT, int TILES>
+/* Sums of 16 MT rows (8 where HALVES is 1) to shared memory, row-major. IN_PAIRS: of each pair of neighbouring columns
+   each of two tiles has one (stream.cuh). */
+template <int HALVES, bool IN_PAIRS = false, int MT, int TILES>
 __device__ __forceinline__ void lay_down(float* to, const float (&sums)[MT][TILES][4]) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  if constexpr (IN_PAIRS) {
 #pragma unroll
-  for (int m = 0; m < MT; ++m)
-#pragma unroll
-    for (int u = 0; u < TILES; ++u)
+    for (int m = 0; m < MT; ++m)
 #pragma unroll
       for (int r = 0; r < HALVES; ++r)
-        *reinterpret_cast<float2*>(to + (16 * m + 8 * r + g) * 8 * TILES + 8 * u + 2 * t) =
-            make_float2(sums[m][u][2 * r], sums[m][u][2 * r + 1]);
+        *reinterpret_cast<float4*>(to + (16 * m + 8 * r + g) * 16 + t % 2 * 8 + t / 2 * 4) = make_float4(
+            sums[m][0][2 * r], sums[m][1][2 * r], sums[m][0][2 * r + 1], sums[m][1][2 * r + 1]);
+  } else {
+#pragma unroll
+    for (int m = 0; m < MT; ++m)
+#pragma unroll
+      for (int u = 0; u < TILES; ++u)
+#pragma unroll
+        for (int r = 0; r < HALVES; ++r)
+          *reinterpret_cast<float2*>(to + (16 * m + 8 * r + g) * 8 * TILES + 8 * u + 2 * t) =
+              make_float2(sums[m][u][2 * r], sums[m][u][2 * r + 1]);
+  }
 }
-
-__device__ __forceinline__ float4 add(float4 a, float4 b) {
-  return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
-}
-__device__ __forceinline__ float2 add(float2 a, float2 b) { return make_float2(a.x + b.x, a.y + b.y); }
-
-__device__ __forceinline__ float4 quad(const float* p) { return *reinterpret_cast<const float4*>(p); }
-__device__ __forceinline__ float2 pair(const float* p) { return *reinterpret_cast<const float2*>(p); }
 
 /* Two columns of a row, summed over N places that lie `stride` floats apart. */
 template <int N>
@@ -255,16 +258,13 @@ __device__ __forceinline__ Row assemble(Exchange& exchange, const float* base, i
 template <class S, class W, int MT, int HALVES, class Shared>
 __device__ __forceinline__ void project(Shared& shared, uint64_t* arrived, uint32_t parity, Exchange& exchange,
                                         int slice, int rows, float* output, WatchOf<W>& watch, bool last) {
-  constexpr int DEPTH = S::ROWS / WARPS, BLOCKS = DEPTH / 32, BATCH = MT > 1 || BLOCKS < 8 ? 2 : 8, VECTORS = 2 * MT;
+  constexpr int DEPTH = S::ROWS / WARPS, BLOCKS = DEPTH / 32, BATCH = MT > 1 ? 2 : BLOCKS, VECTORS = 2 * MT;
   static_assert(BLOCKS % BATCH == 0);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int split = S::split(slice), column = S::column(slice);
   const Pair<S> mine;
-  float2 residual = make_float2(0, 0);
-  if (mine.row < rows) {
-    const uint2 bits = load_strong_pair(exchange.x1.at(mine.row, column + mine.c));
-    residual = make_float2(__uint_as_float(bits.x), __uint_as_float(bits.y));
-  }
+  uint2 residual = make_uint2(0, 0);
+  if (mine.row < rows) residual = load_strong_pair(exchange.x1.at(mine.row, column + mine.c));
   const int k = S::row(slice) + warp * DEPTH;
   const __half* sample = MT * HALVES > 1 ? exchange.f.at(rows - 1, k + lane * 8 % DEPTH) : nullptr;
   constexpr int CHAINS = MT == 1 ? 4 : 1;  // of sums that do not wait for one another
@@ -302,15 +302,18 @@ __device__ __forceinline__ void project(Shared& shared, uint64_t* arrived, uint3
   if constexpr (!Shared::TIGHT) computing_sync();  // FC's sums may have lain where these go
   const Summands area = shared.proj_sums();
   __syncwarp();
-  lay_down<HALVES>(area.of(warp), sums[0]);
+  lay_down<HALVES, W::template IN_PAIRS<S>>(area.of(warp), sums[0]);
   computing_sync();
   if (mine.row < rows) {
     float2 sum = pick_up<WARPS>(area.first + mine.row * S::WIDTH + mine.c, area.stride);
-    // LN2's output follows from x1, but who reads that in many rows has not seen x1 itself.
-    if (MT > 1 && max(__float_as_uint(residual.x), __float_as_uint(residual.y)) == EMPTY)
-      residual = receive_one(exchange.x1.at(mine.row, column + mine.c));
-    if (meet<S, MT>(sum, exchange.proj_sums, split, mine.row, column + mine.c))
-      *reinterpret_cast<float2*>(output + mine.row * D + column + mine.c) = add(add(sum, bias), residual);
+    bool done;
+    if constexpr (S::SPLITS == 2)
+      done = shared.peer.meet(sum, parity, split, mine.row, mine.c, rows);
+    else
+      done = meet<S, MT>(sum, exchange.proj_sums, split, mine.row, column + mine.c);
+    if (done)
+      *reinterpret_cast<float2*>(output + mine.row * D + column + mine.c) =
+          add(add(sum, bias), received(residual, exchange.x1.at(mine.row, column + mine.c)));
   }
 }
 

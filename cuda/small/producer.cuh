@@ -23,14 +23,22 @@ struct Call {
   const ExactArgs* again;  // of weights that are watched: the same call for exact_few_sm90a.cuh
 };
 
-/* The first slices of this block; the next ones follow at a distance of the grid. The narrow matrices' start three
-   quarters round the grid: where they or qkv's are fewer than the blocks, different ones go without. */
+/* The first slices of this block; the next ones follow at a distance of the grid. The narrow matrices' start some three
+   quarters round the grid: where they or qkv's are fewer than the blocks, different ones go without. Both blocks of a
+   cluster have halves of the same slice (pair.cuh). */
 struct Place {
-  int grid = gridDim.x, wide = blockIdx.x, narrow = (blockIdx.x + 3 * (gridDim.x / 4)) % gridDim.x;
+  int grid = gridDim.x, wide = blockIdx.x;
+  // Found anew each time rather than kept in a register
+  __device__ __forceinline__ int narrow() const {
+    int block;
+    asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
+    const int slice = block + grid / 8 * 6;
+    return slice < grid ? slice : slice - grid;
+  }
 };
 
 /* When W_proj is asked for. Where it will lie in W_qkv's place, fp32, when that is free: when q, k and v have been
-   received, or used up. Else behind the others, but up to 16 rows when x1 has been received, so that it comes under LN2
+   received, and W_attn has been taken; or when they are used up. Else behind the others, but up to 16 rows when x1 has been received, so that it comes under LN2
    and FC, not under an exchange: 8 rows -0.25, 12 -0.5, 16 0 (H100). */
 enum Asked { AT_ONCE, WITH_QKV, BEHIND_ATTENTION, WITH_X1 };
 template <int MT, class W, bool SINGLE>
@@ -57,8 +65,8 @@ __device__ __forceinline__ bool report_all(Shared<MT, W, SINGLE>& shared, const 
     using S = decltype(slice);
     return slices_from<S>(first) * S::ROWS * S::WIDTH * times;
   };
-  const int qkv = count(QkvS(), place.wide, 1), attn = count(AttnS(), place.narrow, MT),
-            fc = count(FcS(), place.wide, 1), proj = count(ProjS(), place.narrow, 1);
+  const int qkv = count(QkvS(), place.wide, 1), attn = count(AttnS(), place.narrow(), MT),
+            fc = count(FcS(), place.wide, 1), proj = count(ProjS(), place.narrow(), 1);
   bool loud = false;
   // Rolled: unrolled it ended 2.5 us behind all others (H200), as cold code of one warp
 #pragma unroll 1
@@ -94,9 +102,10 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGL
     W::template bring<ProjS>(shared.proj(), shared.b_proj, call.matrices, call.vectors.b_proj, slice,
                              shared.proj_arrived, pace);
   };
-  const auto bring_next = [&](int first, int count, auto bring) {
+  const auto bring_next = [&](int first, int count, auto bring, bool in_pairs = false) {
     for (int slice = first + place.grid; slice < count; slice += place.grid) {
       __syncthreads();  // the one before is used up
+      if (in_pairs) cluster_wait(), cluster_arrive();
       bring(slice, later_slices);
     }
   };
@@ -106,7 +115,7 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGL
     // All that was asked for has arrived, and W_attn's barriers are phases further on where the block has several
     // slices of it.
     if (PROJ_ASKED == WITH_X1) first_slices = {};
-    if (place.narrow < ProjS::COUNT) bring_proj(place.narrow, first_slices);
+    if (place.narrow() < ProjS::COUNT) bring_proj(place.narrow(), first_slices);
   };
 
   if (elect_one()) {
@@ -115,11 +124,13 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGL
 #pragma unroll
       for (int i = 0; i < MOST_PARTS; ++i) mbarrier_init(shared_address(bars + i), W::ARRIVALS);
     mbarrier_init(shared_address(&shared.norm2_arrived), W::ARRIVALS);
+    shared.peer.init();
     for (uint64_t& bar : shared.watched) mbarrier_init(shared_address(&bar), THREADS);
     fence_mbarrier_init();
     shared.loud = 0;
   }
   __syncwarp();
+  if constexpr (C::PAIRED) cluster_arrive();
   named_barrier_arrive(READY, BLOCK);
   pdl_wait();  // the call before may still be running (src/cuda/lone.rs)
   pdl_launch();
@@ -127,19 +138,19 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGL
   const Epoch last = call.workspace.epoch[blockIdx.x];
   if (place.wide < QkvS::COUNT) bring_qkv(place.wide, first_slices);
   W::bring_norm(shared.norm2, call.vectors.norm2, &shared.norm2_arrived);
-  if (place.narrow < AttnS::COUNT) bring_attn(place.narrow, first_slices);
+  if (place.narrow() < AttnS::COUNT) bring_attn(place.narrow(), first_slices);
   bring_fc(place.wide, first_slices);
   if constexpr (PROJ_ASKED == AT_ONCE) bring_first_proj();
   bring_next(place.wide, QkvS::COUNT, bring_qkv);
 
   clear(call.workspace.copy[~last.launches % 2], min(last.rows, MAX_ROWS), last.form);
   if constexpr (W::WATCHED) Verdict(*call.again, last.watched).clear_other();
+  if (elect_one()) note_call<C>(call.workspace, last, call.rows);
 
-  if constexpr (PROJ_ASKED == WITH_QKV) bring_first_proj();
-  bring_next(place.narrow, AttnS::COUNT, bring_attn);
-  if constexpr (PROJ_ASKED == BEHIND_ATTENTION || PROJ_ASKED == WITH_X1) bring_first_proj();
+  bring_next(place.narrow(), AttnS::COUNT, bring_attn);
+  if constexpr (PROJ_ASKED != AT_ONCE) bring_first_proj();
   bring_next(place.wide, FcS::COUNT, bring_fc);
-  bring_next(place.narrow, ProjS::COUNT, bring_proj);
+  bring_next(place.narrow(), ProjS::COUNT, bring_proj, C::PAIRED);
 
   if constexpr (W::WATCHED) {
     const Verdict verdict(*call.again, last.watched);

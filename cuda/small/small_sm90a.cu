@@ -20,7 +20,7 @@ static_assert(sizeof(small::Workspace) == 3000320 && sizeof(small::Prepared) == 
 }  // namespace
 
 #define FROM_F32(MT, HALVES, ROWS)                                                                                     \
-  extern "C" __global__ void __launch_bounds__(small::BLOCK, 1)                                                        \
+  extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(small::BLOCK, 1)                                                        \
       small_f32_##ROWS(const float* x, float* output, const float* weights, small::Workspace* workspace, int rows,     \
                        int seq_len, int causal, float* x_copy,                                                         \
                        const __grid_constant__ small::Fp32Weights::Matrices maps,                                      \
@@ -28,7 +28,7 @@ static_assert(sizeof(small::Workspace) == 3000320 && sizeof(small::Prepared) == 
     small::block<MT, HALVES, false, small::Fp32Weights>(                                                               \
         {x, output, maps, vectors_of(weights), *workspace, rows, seq_len, causal != 0, x_copy, &again});               \
   }                                                                                                                    \
-  extern "C" __global__ void __launch_bounds__(small::BLOCK, 1) small_f32_unaligned_##ROWS(                            \
+  extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(small::BLOCK, 1) small_f32_unaligned_##ROWS(                            \
       const float* x, float* output, const float* weights, small::Workspace* workspace, int rows, int seq_len,         \
       int causal, float* x_copy, const __grid_constant__ ExactArgs again) {                                            \
     const small::UnalignedWeights::Matrices from{weights};                                                             \
@@ -37,7 +37,7 @@ static_assert(sizeof(small::Workspace) == 3000320 && sizeof(small::Prepared) == 
   }
 
 #define FROM_PREPARED(MT, HALVES, SINGLE, ROWS)                                                                        \
-  extern "C" __global__ void __launch_bounds__(small::BLOCK, 1)                                                        \
+  extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(small::BLOCK, 1)                                                        \
       small_prepared_##ROWS(const float* x, float* output, const small::Prepared* p, small::Workspace* workspace,      \
                             int rows, int seq_len, int causal, float* x_copy) {                                        \
     const small::PackedWeights::Matrices from{p};                                                                      \
@@ -46,13 +46,13 @@ static_assert(sizeof(small::Workspace) == 3000320 && sizeof(small::Prepared) == 
   }
 
 #define IN_FP32(SINGLE, ROWS)                                                                                          \
-  extern "C" __global__ void __launch_bounds__(small::BLOCK, 1)                                                        \
+  extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(small::BLOCK, 1)                                                        \
       small_fp32_##ROWS(const float* x, float* output, const float* weights, small::Workspace* workspace, int rows,    \
                         int seq_len, int causal, const __grid_constant__ small::ExactWeights::Matrices maps) {         \
     small::block<1, 1, SINGLE, small::ExactWeights>(                                                                   \
         {x, output, maps, vectors_of(weights), *workspace, rows, seq_len, causal != 0, nullptr, nullptr});             \
   }                                                                                                                    \
-  extern "C" __global__ void __launch_bounds__(small::BLOCK, 1) small_fp32_unaligned_##ROWS(                           \
+  extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(small::BLOCK, 1) small_fp32_unaligned_##ROWS(                           \
       const float* x, float* output, const float* weights, small::Workspace* workspace, int rows, int seq_len,         \
       int causal) {                                                                                                    \
     const small::UnalignedExactWeights::Matrices from{weights};                                                        \

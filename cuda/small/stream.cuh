@@ -5,7 +5,9 @@
    The order of k inside a product is free as long as A and B agree. Lane (g, t) = (lane / 4, lane % 4) takes GROUP
    neighbouring k of each 4 GROUP for its own, GROUP / 4 steps of the MMA, so that A is read with whole vectors: step s,
    element i is row GROUP t + 4 s + i. That row of the slice lies in slot 16 s + 4 i + t: then the four t of one access
-   are neighbours, and with 8 or 24 columns to a slot the 32 lanes hit 32 banks. */
+   are neighbours, and with 8 or 24 columns to a slot the 32 lanes hit 32 banks. With PAIR_COLS columns, 64 bytes, a
+   lane takes two neighbouring ones, of which a tile has every other, and pieces of 16 bytes have changed places within
+   their slot as the copy engine's swizzle of 64 bytes has it: piece p of slot r is where r / 2 % 4 ^ p would be. */
 #pragma once
 
 #include "common/copy_sm90a.cuh"
@@ -21,17 +23,38 @@ struct Fp32Slices {
   using Element = float;
   static constexpr bool FP32 = true, WATCHED = true;  // for what fp16 does not hold (watch.cuh)
 
+  template <class S>
+  static constexpr bool IN_PAIRS = S::WIDTH == PAIR_COLS;
+
+  // Which of a slice's columns is column g of a tile. In pairs 16 lanes, four g, hit 32 banks
+  template <class S>
+  static __device__ __forceinline__ int column(int tile, int g) {
+    return IN_PAIRS<S> ? g % 2 * 2 + g / 2 % 2 * 8 + g / 4 * 4 + tile : 8 * tile + g;
+  }
+
   // Four neighbouring k of a column
   template <class S>
   static __device__ __forceinline__ float4 numbers(const float* slice, int step, int tile) {
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    const float* w = slice + (16 * step + t) * S::WIDTH + 8 * tile + g;
-    return make_float4(w[0], w[4 * S::WIDTH], w[8 * S::WIDTH], w[12 * S::WIDTH]);
+    const float* w = slice + (16 * step + t) * S::WIDTH;
+    if constexpr (IN_PAIRS<S>) {
+      const int even = column<S>(0, g) ^ t / 2 * 4, odd = even ^ 8;  // slots 4 i + t, by the parity of i
+      const float2 both[4] = {load(w + even), load(w + 4 * S::WIDTH + odd), load(w + 8 * S::WIDTH + even),
+                              load(w + 12 * S::WIDTH + odd)};
+      return tile == 0 ? make_float4(both[0].x, both[1].x, both[2].x, both[3].x)
+                       : make_float4(both[0].y, both[1].y, both[2].y, both[3].y);
+    } else {
+      w += column<S>(tile, g);
+      return make_float4(w[0], w[4 * S::WIDTH], w[8 * S::WIDTH], w[12 * S::WIDTH]);
+    }
   }
   template <class S>
   static __device__ __forceinline__ uint2 fragment(const float* slice, int step, int tile) {
     return pack_half4(numbers<S>(slice, step, tile));
   }
+
+ private:
+  static __device__ __forceinline__ float2 load(const float* p) { return *reinterpret_cast<const float2*>(p); }
 };
 
 /* Each kind of weights has bring(), which the producer warp calls: a slice and its columns of the bias, part i arriving
@@ -39,7 +62,8 @@ struct Fp32Slices {
 
    A buffer aligned to 16 bytes: the copy engine orders the rows, the matrix being described to it as (K / (4 GROUP),
    GROUP, 4, N) with the strides of rows 4 GROUP, 1, GROUP (outermost first). The box is a part of a slice,
-   (PART_ROWS / (4 GROUP), GROUP, 4, WIDTH); the host encodes one map for each matrix and width. */
+   (PART_ROWS / (4 GROUP), GROUP, 4, WIDTH); the host encodes one map for each matrix and width, that of PAIR_COLS with a
+   swizzle. */
 struct Fp32Weights : Fp32Slices {
   static constexpr int ARRIVALS = 1;
   struct Matrices {
@@ -98,10 +122,11 @@ struct UnalignedWeights : Fp32Slices {
                                                int slice, uint64_t* bar, P& pace) {
     constexpr int N = S::Matrix::N, GROUP = S::Matrix::GROUP, ROWS = 32 / S::WIDTH;  // at a time
     static_assert(GROUP % ROWS == 0);
+    constexpr bool SWIZZLED = IN_PAIRS<S>;  // of the ROWS = 2 rows, the second is 4 slots further
     const int lane = threadIdx.x % 32, r = lane / S::WIDTH, c = lane % S::WIDTH;
     const float* from =
         m.weights + S::Matrix::OFFSET + static_cast<size_t>(S::row(slice) + r) * N + S::column(slice) + c;
-    uint32_t at = shared_address(to + slot_of<GROUP>(r) * S::WIDTH + c);
+    uint32_t at = shared_address(to + slot_of<GROUP>(r) * S::WIDTH + (SWIZZLED ? c ^ 8 * r : c));
 #pragma unroll 1
     for (int part = 0; part < S::PARTS; ++part) {
       pace.wait(bar + part);
@@ -110,7 +135,9 @@ struct UnalignedWeights : Fp32Slices {
       for (int i = 0; i < S::PART_ROWS; i += 4 * GROUP, from += 4 * GROUP * N, at += 4 * GROUP * S::WIDTH * 4)
 #pragma unroll
         for (int row = 0; row < 4 * GROUP; row += ROWS)
-          if (r < ROWS) copy_async_4(at + slot_of<GROUP>(row) * S::WIDTH * 4, from + row * N);
+          if (r < ROWS)
+            copy_async_4(at + slot_of<GROUP>(row) * S::WIDTH * 4 ^ (SWIZZLED ? slot_of<GROUP>(row) / 2 % 2 * 16 : 0),
+                         from + row * N);
       copy_async_arrive(shared_address(bar + part));
     }
   }

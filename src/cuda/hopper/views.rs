@@ -99,11 +99,12 @@ pub fn sequences(base: u64, columns: usize, shape: Shape) -> View {
     View::new(Element::F16, base, dims, &[2 * columns, 2 * columns * seq_len], [64, 64, 1], Swizzle::B128)
 }
 
-/// A weight matrix (depth, columns) as the few-token kernel streams it: rows by their place in four, in a group and among such runs.
+/// A weight matrix (depth, columns) as the few-token kernel streams it: rows by their place in four, in a group and among such runs. Those of 64 bytes are
+/// swizzled.
 pub fn stream(weights: u64, offset: usize, depth: usize, columns: usize, part: PartBox) -> View {
     let (row, group) = (4 * columns as u64, u64::from(part.group));
     let dims = [columns as u64, 4, group, depth as u64 / (4 * group)];
     let strides = [group * row, row, 4 * group * row];
     let base = weights + 4 * offset as u64;
-    View::new(Element::F32, base, dims, &strides, [part.columns, 4, part.group, part.runs], Swizzle::None)
+    View::new(Element::F32, base, dims, &strides, [part.columns, 4, part.group, part.runs], swizzle(4 * part.columns))
 }

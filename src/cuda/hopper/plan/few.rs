@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Kernel, Launch, NOTHING, count, shared_bytes};
+use super::{Chip, Kernel, Launch, NOTHING, count, shared_bytes};
 use crate::cuda::block::Shape;
 use crate::precision::SolvePrecision;
 
@@ -35,25 +35,26 @@ impl FewTile {
         let of = |group, columns, runs| PartBox { group, columns, runs };
         let qkv = if self.single { of(4, 8, 16) } else { of(4, 24, 8) };
         let attn = if self.rows > 16 { of(16, 24, 1) } else { of(16, 8, 4) };
-        [qkv, attn, of(4, 24, 8), of(8, 24, 4)]
+        let proj = if self.rows > 16 { of(8, 24, 4) } else { of(8, 16, 8) };
+        [qkv, attn, of(4, 24, 8), proj]
     }
 }
 
 /// The forms of the resident kernel with fp16 operands, smallest first.
 pub const FEW: [FewTile; 4] = [
-    FewTile { rows: 8, single: true, shared: [0, 146_944] },
-    FewTile { rows: 8, single: false, shared: [217_104, 171_520] },
-    FewTile { rows: 16, single: false, shared: [217_104, 171_520] },
-    FewTile { rows: 32, single: false, shared: [217_104, 186_880] },
+    FewTile { rows: 8, single: true, shared: [0, 147_968] },
+    FewTile { rows: 8, single: false, shared: [217_104, 172_544] },
+    FewTile { rows: 16, single: false, shared: [217_104, 172_544] },
+    FewTile { rows: 32, single: false, shared: [217_104, 187_904] },
 ];
 /// Those that compute in fp32.
 pub const FEW_IN_FP32: [FewTile; 2] =
-    [FewTile { rows: 1, single: true, shared: [205_824, 0] }, FewTile { rows: 8, single: false, shared: [230_400, 0] }];
+    [FewTile { rows: 1, single: true, shared: [231_424, 0] }, FewTile { rows: 8, single: false, shared: [230_912, 0] }];
 /// Most rows for which these are the faster ones in fast and auto: two take 9.8 to 10.0 us with fp16 operands and 10.9 in fp32 (H200, efb17feb).
 const FAST_IN_FP32: usize = 1;
 /// Threads of the resident kernel: twelve warps that compute, one that brings.
 const FEW_THREADS: u32 = 416;
-/// Most blocks of the resident kernel.
+/// Most blocks of the resident kernel, in clusters of two.
 const FEW_BLOCKS: usize = 128;
 
 /// Where the resident kernel takes the weights from.
@@ -97,7 +98,7 @@ pub fn in_fp32(shape: &Shape) -> bool {
     !shape.rescued && shape.rows() <= most
 }
 
-pub(super) fn few(sms: usize, shape: Shape, aligned: bool) -> Launch {
+pub(super) fn few(chip: Chip, shape: Shape, aligned: bool) -> Launch {
     let fits = |tile: &FewTile| shape.rows() <= tile.rows && (!tile.single || shape.seq_len == 1);
     let kernel = if in_fp32(&shape) {
         Kernel::FewInFp32 { aligned, form: FEW_IN_FP32.iter().position(fits).unwrap_or(FEW_IN_FP32.len() - 1) }
@@ -106,7 +107,7 @@ pub(super) fn few(sms: usize, shape: Shape, aligned: bool) -> Launch {
         let tile = weights.tiles().find(|&tile| fits(&FEW[tile])).unwrap_or(FEW.len() - 1);
         Kernel::Few { weights, tile }
     };
-    let blocks = count(sms.min(FEW_BLOCKS));
+    let blocks = count(FEW_BLOCKS.min(2 * chip.clusters[0]));
     Launch {
         kernel,
         grid: [blocks, 1, 1],

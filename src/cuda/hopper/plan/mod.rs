@@ -125,7 +125,7 @@ pub struct Launch {
 /// The launches for one call on this GPU, for weights that are 16-byte aligned or not.
 #[must_use]
 pub fn forward(chip: Chip, shape: Shape, aligned: bool) -> Vec<Launch> {
-    if shape.rows() <= FEW_ROWS { vec![few::few(chip.sms, shape, aligned)] } else { many(chip, shape) }
+    if shape.rows() <= FEW_ROWS { vec![few::few(chip, shape, aligned)] } else { many(chip, shape) }
 }
 
 /// Whether FC raises alarms of weights: of its own, or of those that its warps cast.
