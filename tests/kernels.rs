@@ -34,6 +34,7 @@ fn hopper_names() -> Vec<String> {
         Kernel::LayernormVectors,
         Kernel::Layernorm,
         Kernel::FewPrepare,
+        Kernel::FewMerge,
         Kernel::TransposeQkv,
         Kernel::FoldLayernorm2,
     ];

@@ -394,6 +394,12 @@ fn few_tokens(nvcc: &Path) {
     equal.push(("small::BLOCK".to_owned(), threads as usize));
     equal.push(("small::MAX_GRID".to_owned(), grid[0] as usize));
     equal.push(("small::MAX_ROWS".to_owned(), FEW_ROWS));
+    equal.push(("sizeof(small::Merge)".to_owned(), shared_bytes(Kernel::FewMerge) as usize));
+    for launch in prepare().iter().filter(|launch| launch.kernel == Kernel::FewMerge) {
+        equal.push(("small::Merge::THREADS".to_owned(), launch.threads as usize));
+        equal.push(("small::Merge::BLOCKS".to_owned(), launch.grid[0] as usize));
+    }
+    includes += "#include \"small/merge.cuh\"\n";
     equal.push(("small::FP32_ROWS".to_owned(), FEW_IN_FP32[1].rows));
     check(nvcc, "few_tokens", &includes, &equal);
 }

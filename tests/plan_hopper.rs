@@ -77,6 +77,7 @@ fn a_preparation_covers_the_matrices() {
     let place = |kernel| launches.iter().position(|launch| launch.kernel == kernel);
     assert!(place(Kernel::CastLayernorm) < place(Kernel::FoldLayernorm2));
     assert!(place(Kernel::CastLayernorm).is_some() && place(Kernel::FewPrepare).is_some());
+    assert_eq!(grid(Kernel::FewMerge), Some([768 / 8, 1, 1]));
 }
 
 #[test]
@@ -102,6 +103,7 @@ fn more_rows_are_six_launches_or_five() {
                 Kernel::Few { .. }
                 | Kernel::FewInFp32 { .. }
                 | Kernel::FewPrepare
+                | Kernel::FewMerge
                 | Kernel::TransposeQkv
                 | Kernel::FoldLayernorm2 => 9,
             })

@@ -71,21 +71,6 @@ __device__ __forceinline__ void load_operands(Operands<1>& in, const Exchange& e
   for (int i = EACH; i < 4; ++i) in.q[i] = in.k[i] = in.v[i] = make_uint4(0, 0, 0, 0);
 }
 
-/* All of attention where each sequence is one token: the softmax over a single key is 1. a[s] as in attention(). */
-template <int HALVES>
-__device__ __forceinline__ void receive_values(const Exchange& exchange, int head, int rows, uint32_t (&a)[4][4]) {
-  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  uint4 in[2 * HALVES];
-  receive(in, nullptr, [&](int i) -> const void* {
-    const int row = i / 2 * 8 + g;
-    return row < rows ? exchange.v.at(row, head * HEAD_DIM + 16 * t + i % 2 * 8) : nullptr;
-  });
-#pragma unroll
-  for (int step = 0; step < 4; ++step)
-#pragma unroll
-    for (int i = 0; i < 4; ++i) a[step][i] = i % 2 < HALVES ? word(in[i % 2 * 2 + step / 2], step % 2 * 2 + i / 2) : 0;
-}
-
 /* By all warps together, for HEADS_HERE heads from `first` on; Q for `head` of them. */
 template <int MT, int HEADS_HERE, int K_PITCH, int V_PITCH>
 __device__ __forceinline__ void load_operands(Operands<MT>& in, const Exchange& exchange, int first, int head,

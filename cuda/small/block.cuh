@@ -10,7 +10,8 @@
    rows three, and from fp32 weights one from SM to SM; six above), and the bytes from L2 to the SMs, activations and
    weights together.
 
-   SINGLE: sequences of one token. The softmax over a single key is 1, so attention is V, and Q and K are not computed.
+   SINGLE: sequences of one token. The softmax over a single key is 1, so attention is V, and Q and K are not computed;
+   from prepared weights not V either (merge.cuh), and x1 is the first that is sent.
 
    Here with fp16 operands, from prepared weights or from fp32 ones, which are watched on their way (watch.cuh): where
    fp16 does not hold them all blocks compute the call again (again.cuh). fp32.cuh has the same in fp32.
@@ -68,21 +69,29 @@ __device__ __forceinline__ void load_norm_row(Row& x, Row& gamma, Row& beta, con
     beta.v[i] = W::vector(norm + D + x.feature(i));
 }
 
-/* Q, K and V of this block's slices from LN1's output. next_slice() turns `parity` over. */
+/* Q, K and V of this block's slices from LN1's output, or x1 where the matrix is Merged. next_slice() turns `parity`
+   over. */
 template <int HALVES, int MT, class W, bool SINGLE, int STEPS, class NextSlice>
 __device__ __forceinline__ void project_qkv(Shared<MT, W, SINGLE>& shared, Exchange& exchange,
-                                            const uint32_t (&a)[STEPS][MT][4], const Place& place, int rows,
-                                            const uint32_t& parity, WatchOf<W>& watch, NextSlice next_slice) {
+                                            const uint32_t (&a)[STEPS][MT][4], const float* x, const Place& place,
+                                            int rows, const uint32_t& parity, WatchOf<W>& watch, NextSlice next_slice) {
+  constexpr bool MERGED = Cut<MT, W, SINGLE>::MERGED;
   using S = typename Cut<MT, W, SINGLE>::Qkv;
   const int warp = threadIdx.x / 32;
   for (int slice = place.wide; slice < S::COUNT; slice += place.grid) {
     if (slice != place.wide) next_slice();
+    float2 residual = make_float2(0, 0);
+    if (const Pair<S> mine; MERGED && mine.row < rows)
+      residual = load_early_pair(x + mine.row * D + S::column(slice) + mine.c);
     barrier_wait(&shared.qkv_arrived[16 * STEPS * warp / S::PART_ROWS], parity);
     Fragments<S, W, STEPS> weights;
     weights.take(shared.qkv(), STEPS * warp);
     dense<HALVES>(a, weights, shared.qkv_sums(), shared.b_qkv, shared.qkv_arrived, parity, slice, rows,
                   [&](int row, int column, float2 sum) {
-                    send(column < 2 * D ? exchange.qk.at(row, column) : exchange.v.at(row, column - 2 * D), sum);
+                    if constexpr (MERGED)
+                      send(exchange.x1.at(row, column), add(sum, residual));
+                    else
+                      send(column < 2 * D ? exchange.qk.at(row, column) : exchange.v.at(row, column - 2 * D), sum);
                   });
     watch.look(weights);
   }
@@ -156,7 +165,7 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGL
     else
       layernorm<HALVES>(v, gamma, beta, shared.moments, a);
     named_barrier_sync(READY, BLOCK);
-    project_qkv<HALVES>(shared, exchange, a, place, rows, parity, qkv_watch, next_slice);
+    project_qkv<HALVES>(shared, exchange, a, call.x, place, rows, parity, qkv_watch, next_slice);
     if constexpr (PROJ_ASKED == WITH_QKV) fence_async_shared();  // W_proj will lie where W_qkv and its sums lay
   } else {
     named_barrier_sync(READY, BLOCK);
@@ -173,16 +182,18 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGL
           add(load_early(call.x + row * D + Row::feature(i)), W::vector(call.vectors.b_attn + Row::feature(i)));
   };
   if (is_norm_warp && blockIdx.x < rows) lay_base(blockIdx.x);
-  parity = 0;
-  for (int slice = place.narrow(); slice < AttnS::COUNT; slice += place.grid) {
-    if (slice >= place.grid) next_slice();
-    attend<AttnS, W, MT, HALVES, SINGLE>(shared, shared.attn_arrived, parity, exchange, call.x, slice, rows,
-                                         call.seq_len, call.causal, watch, [&] {
-                                           if (PROJ_ASKED == WITH_QKV && slice + place.grid >= AttnS::COUNT)
-                                             named_barrier_arrive(PROJ, BLOCK);
-                                         });
+  if constexpr (!C::MERGED) {
+    parity = 0;
+    for (int slice = place.narrow(); slice < AttnS::COUNT; slice += place.grid) {
+      if (slice >= place.grid) next_slice();
+      attend<AttnS, W, MT, HALVES>(shared, shared.attn_arrived, parity, exchange, call.x, slice, rows, call.seq_len,
+                                   call.causal, watch, [&] {
+                                     if (PROJ_ASKED == WITH_QKV && slice + place.grid >= AttnS::COUNT)
+                                       named_barrier_arrive(PROJ, BLOCK);
+                                   });
+    }
+    if (PROJ_ASKED == WITH_QKV && place.narrow() >= AttnS::COUNT) named_barrier_arrive(PROJ, BLOCK);
   }
-  if (PROJ_ASKED == WITH_QKV && place.narrow() >= AttnS::COUNT) named_barrier_arrive(PROJ, BLOCK);
   watch.lay_down(shared, MATRIX_ATTN);
   if constexpr (PROJ_ASKED == BEHIND_ATTENTION) {  // qkv's place is free of weights, sums, K and V
     fence_async_shared();

@@ -25,7 +25,10 @@ constexpr int PAIR_COLS = 16;  // and where a pair of blocks has the halves of K
 struct Qkv {
   static constexpr int K = D, N = QKV, FIRST = 0, OFFSET = W_QKV, GROUP = 4, ALARM = MATRIX_QKV;
 };
-// All that sequences of one token need of it
+// All that sequences of one token need of it, from fp32 weights; and from prepared ones, of it and of the projection
+struct Merged {
+  static constexpr int K = D, N = D, FIRST = 0, GROUP = 4;
+};
 struct Values {
   static constexpr int K = D, N = QKV, FIRST = 2 * D, OFFSET = W_QKV, GROUP = 4, ALARM = MATRIX_QKV;
 };
@@ -55,24 +58,23 @@ struct Slice {
   static __device__ __forceinline__ int column(int slice) { return M::FIRST + slice / SPLITS * WIDTH; }
 };
 
-/* The cuts for MT tiles of 16 rows. Up to 16 rows each block normalises all rows for itself, and only fp32 weights have
-   proj's K divided, between the two blocks of a cluster (rows of 8 columns, 32 bytes, are slow to bring). Above, work is
-   divided so that the activations a block reads stay few, at the price of more exchanges: the two narrow products (768
-   columns) are split, their sums meeting in the workspace, and a row is normalised once and sent round. SINGLE:
-   sequences of one token. */
+/* The cuts for MT tiles of 16 rows. Up to 16 rows each block normalises all rows for itself, and the two blocks of a
+   cluster have the halves of proj's K. Above, work is divided so that the activations a block reads stay few, at the
+   price of more exchanges: the two narrow products (768 columns) are split, their sums meeting in the workspace, and a
+   row is normalised once and sent round. SINGLE: sequences of one token. */
 template <int MT, class W, bool SINGLE>
 struct Cut {
   static constexpr bool FP32 = W::FP32, WATCHED = W::WATCHED, IN_FP32 = FP32 && !WATCHED;
-  static constexpr bool SPLIT = MT > 1, PAIRED = FP32 && !SPLIT;
+  static constexpr bool SPLIT = MT > 1, PAIRED = !SPLIT, MERGED = SINGLE && !FP32;
   static_assert(!(SINGLE && SPLIT));
   // How slices come (pace.cuh): in parts of 6 to 16 KB, so many ahead
   static constexpr int WIDE = FP32 ? 6 : 3, NARROW = FP32 ? 3 : 1, AHEAD = SPLIT ? 2 : FP32 ? 3 : 4;
   static constexpr int UNROLL = SPLIT ? 1 : MOST_PARTS;
-  using Qkv = std::conditional_t<SINGLE, Slice<Values, D, 8, NARROW>, Slice<small::Qkv, D, COLS, WIDE>>;
+  using Qkv = std::conditional_t<MERGED, Slice<Merged, D, 8, NARROW>,
+                                 std::conditional_t<SINGLE, Slice<Values, D, 8, NARROW>, Slice<small::Qkv, D, COLS, WIDE>>>;
   using Attn = Slice<small::Attn, SPLIT ? D / 4 : D, SPLIT ? COLS : 8, NARROW>;
   using Fc = Slice<small::Fc, D, COLS, WIDE>;
-  using Proj =
-      Slice<small::Proj, FFN / (SPLIT ? 4 : PAIRED ? 2 : 1), SPLIT ? COLS : PAIRED ? PAIR_COLS : 8, WIDE>;
+  using Proj = Slice<small::Proj, PAIRED ? FFN / 2 : FFN / 4, PAIRED ? PAIR_COLS : COLS, WIDE>;
 };
 
 /* Activations lie in blocks of 64 bytes of neighbouring features, the rows of a block one behind the other: what a warp

@@ -16,6 +16,8 @@ namespace small {
 struct Prepared {
   __half qkv[D * QKV], attn[D * D], fc[D * FFN], proj[FFN * D];
   float b_qkv[QKV], b_attn[D], norm2[2 * D], b_fc[FFN], b_proj[D], norm1[2 * D];
+  __half merged[D * D];
+  float of_merged[2 * D];  // of each tile the 8 biases, then the 8 scales
 };
 
 struct PackedWeights {
@@ -29,7 +31,7 @@ struct PackedWeights {
   };
 
   static __device__ __forceinline__ const __half* matrix(const Matrices& m, Qkv) { return m.prepared->qkv; }
-  static __device__ __forceinline__ const __half* matrix(const Matrices& m, Values) { return m.prepared->qkv; }
+  static __device__ __forceinline__ const __half* matrix(const Matrices& m, Merged) { return m.prepared->merged; }
   static __device__ __forceinline__ const __half* matrix(const Matrices& m, Attn) { return m.prepared->attn; }
   static __device__ __forceinline__ const __half* matrix(const Matrices& m, Fc) { return m.prepared->fc; }
   static __device__ __forceinline__ const __half* matrix(const Matrices& m, Proj) { return m.prepared->proj; }
@@ -39,17 +41,17 @@ struct PackedWeights {
   template <class S, class P>
   static __device__ __forceinline__ void bring(__half* to, float* bias_to, const Matrices& m, const float* bias,
                                                int slice, uint64_t* bar, P& pace) {
-    constexpr int ROWS = S::PART_ROWS;
+    constexpr int ROWS = S::PART_ROWS, VECTORS = std::is_same_v<typename S::Matrix, Merged> ? 2 : 1;
     const __half* const from = matrix(m, typename S::Matrix{}) + (S::column(slice) * S::Matrix::K + S::row(slice) * 8);
 #pragma unroll P::UNROLL
     for (int i = 0; i < S::PARTS; ++i) {
       pace.wait(bar + i);
       if (!elect_one()) continue;
-      barrier_expect(bar + i, (ROWS * 2 + (i == 0) * 4) * S::WIDTH);
+      barrier_expect(bar + i, (ROWS * 2 + (i == 0) * 4 * VECTORS) * S::WIDTH);
 #pragma unroll
       for (int tile = 0; tile < S::TILES; ++tile)
         copy_run(to + (tile * S::ROWS + i * ROWS) * 8, from + (tile * S::Matrix::K + i * ROWS) * 8, ROWS * 16, bar + i);
-      if (i == 0) copy_run(bias_to, bias + S::column(slice), S::WIDTH * 4, bar);
+      if (i == 0) copy_run(bias_to, bias + S::column(slice) * VECTORS, S::WIDTH * 4 * VECTORS, bar);
     }
   }
   static __device__ __forceinline__ void bring_norm(float* to, const float* from, uint64_t* bar) {

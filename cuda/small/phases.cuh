@@ -151,7 +151,8 @@ __device__ __forceinline__ bool meet(float2& sum, float (&sums)[4][MAX_ROWS][D],
   return true;
 }
 
-/* a W + bias, `a` being this warp's share: QKV and FC. `finish` gets row, column and the sum of two columns.
+/* a W + bias, `a` being this warp's share: QKV and FC. `finish` gets row, column and the sum of two columns, scaled by
+   what follows the bias where the matrix is Merged.
 
    Here and below: what a copy brings is read behind the wait for it and in front of the next named barrier, behind
    which racecheck no longer knows of that wait. The bias comes with the first part. */
@@ -165,18 +166,21 @@ __device__ __forceinline__ void dense(const uint32_t (&a)[STEPS][MT][4], const F
 #pragma unroll
   for (int s = 0; s < STEPS; ++s) multiply(sums, a[s], weights.b[s]);
   barrier_wait(arrived, parity);
-  const float2 bias = pair(bias_at + mine.c);
+  constexpr bool SCALED = std::is_same_v<typename S::Matrix, Merged>;
+  const float2 bias = pair(bias_at + mine.c), scale = SCALED ? pair(bias_at + S::WIDTH + mine.c) : make_float2(1, 1);
   __syncwarp();
   lay_down<HALVES>(area.of(threadIdx.x / 32), sums);
   computing_sync();
-  if (mine.row < rows)
+  if (mine.row < rows) {
+    const float2 sum = pick_up<WARPS>(area.first + mine.row * S::WIDTH + mine.c, area.stride);
     finish(mine.row, S::column(slice) + mine.c,
-           add(pick_up<WARPS>(area.first + mine.row * S::WIDTH + mine.c, area.stride), bias));
+           make_float2(fmaf(sum.x, scale.x, bias.x), fmaf(sum.y, scale.y, bias.y)));
+  }
 }
 
 /* Attention of this slice's heads, times its part of the output projection, + bias + x: x1. Where that is a sum over
    splits, only this slice's summand. `received` is called when q, k and v are there. */
-template <class S, class W, int MT, int HALVES, bool SINGLE, class Shared, class Received>
+template <class S, class W, int MT, int HALVES, class Shared, class Received>
 __device__ __forceinline__ void attend(Shared& shared, uint64_t* arrived, uint32_t parity, Exchange& exchange,
                                        const float* x, int slice, int rows, int seq_len, bool causal, WatchOf<W>& watch,
                                        Received received) {
@@ -196,21 +200,16 @@ __device__ __forceinline__ void attend(Shared& shared, uint64_t* arrived, uint32
     barrier_wait(arrived, parity);
     bias = pair(shared.b_attn + mine.c);
   }
-  if constexpr (SINGLE) {
-    receive_values<HALVES>(exchange, head, rows, reinterpret_cast<uint32_t(&)[4][4]>(a));
-    received();
-  } else {
-    const int query = 16 * tile + threadIdx.x % 32 / 4;
-    const Keys keys[2] = {Keys(query, rows, seq_len, causal), Keys(query + 8, rows, seq_len, causal)};
-    Operands<MT> in;
-    if constexpr (MT == 1)
-      load_operands<HALVES>(in, exchange, head, rows);
-    else
-      load_operands<MT, HEADS_HERE, Shared::K_PITCH, Shared::V_PITCH>(in, exchange, split * HEADS_HERE, head, 16 * tile,
-                                                                      rows, shared.staged_k(), shared.staged_v());
-    received();
-    if (head < HEADS_HERE) attention<MT, HALVES>(in, keys, reinterpret_cast<uint32_t(&)[4][4]>(a));
-  }
+  const int query = 16 * tile + threadIdx.x % 32 / 4;
+  const Keys keys[2] = {Keys(query, rows, seq_len, causal), Keys(query + 8, rows, seq_len, causal)};
+  Operands<MT> in;
+  if constexpr (MT == 1)
+    load_operands<HALVES>(in, exchange, head, rows);
+  else
+    load_operands<MT, HEADS_HERE, Shared::K_PITCH, Shared::V_PITCH>(in, exchange, split * HEADS_HERE, head, 16 * tile,
+                                                                    rows, shared.staged_k(), shared.staged_v());
+  received();
+  if (head < HEADS_HERE) attention<MT, HALVES>(in, keys, reinterpret_cast<uint32_t(&)[4][4]>(a));
   if (head < HEADS_HERE) {
     float sums[1][S::TILES][4];
     zero(sums);

@@ -1,5 +1,6 @@
-/* Fills small::Prepared from the caller's weights, once at create() or update(). Any grid and block; weights need
-   4-byte alignment only. Limiter: 28 MB read in pieces of 32 bytes. */
+/* Fill small::Prepared from the caller's weights, once at create() or update(); weights need 4-byte alignment only.
+   small_prepare: any grid and block. Limiter: 28 MB read in pieces of 32 bytes. */
+#include "small/merge.cuh"
 #include "small/packed.cuh"
 
 namespace {
@@ -22,4 +23,10 @@ extern "C" __global__ void small_prepare(const float* weights, small::Prepared* 
   copy(out->b_fc, weights + B_FC, FFN);
   copy(out->b_proj, weights + B_PROJ, D);
   copy(out->norm1, weights + GAMMA1, 2 * D);
+}
+
+extern "C" __global__ void __launch_bounds__(small::Merge::THREADS)
+    small_merge(const float* weights, small::Prepared* out) {
+  extern __shared__ __align__(16) unsigned char raw[];
+  reinterpret_cast<small::Merge*>(raw)->run(weights, out->merged, out->of_merged);
 }

@@ -138,7 +138,7 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGL
   const Epoch last = call.workspace.epoch[blockIdx.x];
   if (place.wide < QkvS::COUNT) bring_qkv(place.wide, first_slices);
   W::bring_norm(shared.norm2, call.vectors.norm2, &shared.norm2_arrived);
-  if (place.narrow() < AttnS::COUNT) bring_attn(place.narrow(), first_slices);
+  if (!C::MERGED && place.narrow() < AttnS::COUNT) bring_attn(place.narrow(), first_slices);
   bring_fc(place.wide, first_slices);
   if constexpr (PROJ_ASKED == AT_ONCE) bring_first_proj();
   bring_next(place.wide, QkvS::COUNT, bring_qkv);
@@ -147,7 +147,7 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGL
   if constexpr (W::WATCHED) Verdict(*call.again, last.watched).clear_other();
   if (elect_one()) note_call<C>(call.workspace, last, call.rows);
 
-  bring_next(place.narrow(), AttnS::COUNT, bring_attn);
+  if constexpr (!C::MERGED) bring_next(place.narrow(), AttnS::COUNT, bring_attn);
   if constexpr (PROJ_ASKED != AT_ONCE) bring_first_proj();
   bring_next(place.wide, FcS::COUNT, bring_fc);
   bring_next(place.narrow(), ProjS::COUNT, bring_proj, C::PAIRED);

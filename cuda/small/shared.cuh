@@ -27,7 +27,7 @@ struct Shared {
 
   // 512: the period of the order in which rows of 64 bytes lie (stream.cuh)
   alignas(512) Element qkv_area[SIZE<typename C::Qkv>];
-  alignas(512) Element attn[SIZE<typename C::Attn>];
+  alignas(512) Element attn[C::MERGED ? 64 : SIZE<typename C::Attn>];
   alignas(512) Element fc[SIZE<typename C::Fc>];
   alignas(512) Element proj_area[PROJ_IN_QKV ? 64 : SIZE<typename C::Proj>];
   static_assert(!PROJ_IN_QKV || SIZE<typename C::Proj> <= SIZE<typename C::Qkv> + SIZE<typename C::Attn>);

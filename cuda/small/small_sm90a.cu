@@ -10,12 +10,12 @@ namespace {
 __device__ __forceinline__ small::Vectors vectors_of(const float* w) {
   return {w + GAMMA1, w + B_QKV, w + B_ATTN, w + GAMMA2, w + B_FC, w + B_PROJ};
 }
-__device__ __forceinline__ small::Vectors vectors_of(const small::Prepared& p) {
-  return {p.norm1, p.b_qkv, p.b_attn, p.norm2, p.b_fc, p.b_proj};
+__device__ __forceinline__ small::Vectors vectors_of(const small::Prepared& p, bool single) {
+  return {p.norm1, single ? p.of_merged : p.b_qkv, p.b_attn, p.norm2, p.b_fc, p.b_proj};
 }
 
 // src/cuda/workspace.rs has these numbers too.
-static_assert(sizeof(small::Workspace) == 3000320 && sizeof(small::Prepared) == 14195712);
+static_assert(sizeof(small::Workspace) == 3000320 && sizeof(small::Prepared) == 15381504);
 
 }  // namespace
 
@@ -42,7 +42,7 @@ static_assert(sizeof(small::Workspace) == 3000320 && sizeof(small::Prepared) == 
                             int rows, int seq_len, int causal, float* x_copy) {                                        \
     const small::PackedWeights::Matrices from{p};                                                                      \
     small::block<MT, HALVES, SINGLE, small::PackedWeights>(                                                            \
-        {x, output, from, vectors_of(*p), *workspace, rows, seq_len, causal != 0, x_copy, nullptr});                   \
+        {x, output, from, vectors_of(*p, SINGLE), *workspace, rows, seq_len, causal != 0, x_copy, nullptr});                   \
   }
 
 #define IN_FP32(SINGLE, ROWS)                                                                                          \

@@ -100,6 +100,7 @@ fn every_row_is_computed() {
                 Kernel::Few { .. }
                 | Kernel::FewInFp32 { .. }
                 | Kernel::FewPrepare
+                | Kernel::FewMerge
                 | Kernel::TransposeQkv
                 | Kernel::FoldLayernorm2 => {}
             }

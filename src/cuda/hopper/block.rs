@@ -52,7 +52,9 @@ pub fn prepare(kernels: &Kernels, buffers: &Buffers) -> Result<Vec<Step>, Error>
     let launches = plan::prepare();
     let packed = Packed::kept(&buffers.parts);
     let call = Call { alarms: 0, packed, ..Call::new(shape, buffers, &launches, false) };
-    let wanted = |launch: &&Launch| launch.kernel == Kernel::FewPrepare || buffers.parts.packed != 0;
+    let wanted = |launch: &&Launch| {
+        matches!(launch.kernel, Kernel::FewPrepare | Kernel::FewMerge) || buffers.parts.packed != 0
+    };
     launches.iter().filter(wanted).map(|launch| call.step(kernels, launch)).collect()
 }
 
@@ -139,7 +141,7 @@ impl<'a> Call<'a> {
             Kernel::AttentionProj { form } => self.attention_proj(launch, form)?,
             Kernel::Few { weights, tile } => self.few(weights, tile)?,
             Kernel::FewInFp32 { aligned, form } => self.few_in_fp32(aligned, form)?,
-            Kernel::FewPrepare => Arguments::each(&[*weights, parts.few_weights]),
+            Kernel::FewPrepare | Kernel::FewMerge => Arguments::each(&[*weights, parts.few_weights]),
             Kernel::TransposeQkv => Arguments::each(&[*weights, parts.qkv_transposed]),
             Kernel::FoldLayernorm2 => Arguments::each(&[*weights, parts.packed, parts.vectors, parts.alarms]),
         })

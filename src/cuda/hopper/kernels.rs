@@ -32,6 +32,7 @@ pub struct Kernels {
     /// From unaligned and from aligned weights.
     pub few_in_fp32: [[Function; FEW_IN_FP32.len()]; 2],
     pub few_prepare: Function,
+    pub few_merge: Function,
     pub transpose_qkv: Function,
     pub fold_layernorm2: Function,
     /// The attention projection for weights that LN2 is folded into, in each tile.
@@ -62,6 +63,7 @@ impl Kernels {
             few: [[Function::NONE; FEW.len()]; 3],
             few_in_fp32: [[Function::NONE; FEW_IN_FP32.len()]; 2],
             few_prepare: function(Kernel::FewPrepare)?,
+            few_merge: function(Kernel::FewMerge)?,
             transpose_qkv: function(Kernel::TransposeQkv)?,
             fold_layernorm2: function(Kernel::FoldLayernorm2)?,
             apart: Vec::new(),
@@ -138,6 +140,7 @@ impl Kernels {
             Kernel::Few { weights, tile } => self.few[weights as usize][tile],
             Kernel::FewInFp32 { aligned, form } => self.few_in_fp32[usize::from(aligned)][form],
             Kernel::FewPrepare => self.few_prepare,
+            Kernel::FewMerge => self.few_merge,
             Kernel::TransposeQkv => self.transpose_qkv,
             Kernel::FoldLayernorm2 => self.fold_layernorm2,
             Kernel::Apart { tile } => self.apart[tile],
@@ -188,6 +191,7 @@ pub fn symbol(kernel: Kernel) -> String {
             format!("small_fp32_{}{}", if aligned { "" } else { "unaligned_" }, FEW_IN_FP32[form].rows)
         }
         Kernel::FewPrepare => "small_prepare".into(),
+        Kernel::FewMerge => "small_merge".into(),
         Kernel::TransposeQkv => "transpose_qkv".into(),
         Kernel::FoldLayernorm2 => "fold_layernorm2".into(),
         Kernel::FcScaled { tile } => product_symbol(Gemm::Fc, "_scaled", &product::tiles(Gemm::Fc)[tile]),
@@ -211,6 +215,7 @@ pub fn what(kernel: Kernel) -> &'static str {
         Kernel::AttentionProj { .. } => "launch of attention, its projection and LN2",
         Kernel::Few { .. } | Kernel::FewInFp32 { .. } => "launch of the block for few tokens",
         Kernel::FewPrepare => "launch of the weight cast",
+        Kernel::FewMerge => "launch of the product of V's and the attention projection's weights",
         Kernel::TransposeQkv => "launch of the transposition of W_qkv",
         Kernel::FoldLayernorm2 => "launch of LN2's fold into the weights",
     }

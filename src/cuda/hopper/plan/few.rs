@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::{Chip, Kernel, Launch, NOTHING, count, shared_bytes};
 use crate::cuda::block::Shape;
+use crate::dims::D;
 use crate::precision::SolvePrecision;
 
 /// One form of the resident kernel.
@@ -42,7 +43,7 @@ impl FewTile {
 
 /// The forms of the resident kernel with fp16 operands, smallest first.
 pub const FEW: [FewTile; 4] = [
-    FewTile { rows: 8, single: true, shared: [0, 147_968] },
+    FewTile { rows: 8, single: true, shared: [0, 136_192] },
     FewTile { rows: 8, single: false, shared: [217_104, 172_544] },
     FewTile { rows: 16, single: false, shared: [217_104, 172_544] },
     FewTile { rows: 32, single: false, shared: [217_104, 187_904] },
@@ -84,6 +85,22 @@ impl FewWeights {
             (false, true) => Self::Aligned,
             (false, false) => Self::Unaligned,
         }
+    }
+}
+
+/// Dynamic shared memory of a block that merges V's weights with the attention projection's (cuda/small/merge.cuh).
+pub const MERGE_SHARED: u32 = 105_872;
+
+/// The product of the two matrices, of which sequences of one token need no more.
+pub(super) fn merge() -> Launch {
+    let blocks = (D / 8) as u32;
+    Launch {
+        kernel: Kernel::FewMerge,
+        grid: [blocks, 1, 1],
+        threads: 256,
+        shared: MERGE_SHARED,
+        working: blocks,
+        cast: NOTHING,
     }
 }
 

@@ -70,6 +70,7 @@ pub enum Kernel {
     Few { weights: FewWeights, tile: usize },
     FewInFp32 { aligned: bool, form: usize },
     FewPrepare,
+    FewMerge,
     TransposeQkv,
     FoldLayernorm2,
 }
@@ -99,6 +100,7 @@ impl Kernel {
                 | Self::Few { .. }
                 | Self::FewInFp32 { .. }
                 | Self::FewPrepare
+                | Self::FewMerge
                 | Self::TransposeQkv
                 | Self::FoldLayernorm2
         )
@@ -145,7 +147,7 @@ pub fn prepare() -> Vec<Launch> {
     let grid = [(FFN / 32 + 1 + D / 32) as u32, 1, 1];
     let fold =
         Launch { kernel: Kernel::FoldLayernorm2, grid, threads: 1024, shared: 0, working: grid[0], cast: NOTHING };
-    vec![cast_layernorm(0, 0..CHUNKS), fold, transpose, prepare]
+    vec![cast_layernorm(0, 0..CHUNKS), fold, transpose, prepare, few::merge()]
 }
 
 fn many(chip: Chip, shape: Shape) -> Vec<Launch> {
@@ -218,6 +220,7 @@ pub fn shared_bytes(kernel: Kernel) -> u32 {
         | Kernel::FewPrepare
         | Kernel::TransposeQkv
         | Kernel::FoldLayernorm2 => 0,
+        Kernel::FewMerge => few::MERGE_SHARED,
         Kernel::Apart { tile } => product::APART_SHARED[tile],
         Kernel::FcScaled { tile } => {
             let form = &product::tiles(Gemm::Fc)[tile];

@@ -1,0 +1,97 @@
+/* Of sequences of one token attention is V, so that x1 = x + LN1(x) W_v W_o + (b_v W_o + b_o), W_o being the attention
+   projection's weights: prepared, the product of the two matrices is one matrix, and an exchange and a product are
+   saved. It is multiplied in fp32 and kept in fp16 with a power of two for each column, so that it holds whatever its
+   size; what becomes of it is added to x1 in fp32. */
+#pragma once
+
+#include <cstdint>
+
+#include "common/copy_sm80.cuh"
+#include "common/copy_sm90a.cuh"
+#include "common/reduce.cuh"
+#include "dims.h"
+#include "small/layout.cuh"
+#include "small/vectors.cuh"
+
+namespace small {
+
+/* The merged columns of one tile of 8 by a block of 256 threads, three rows each, from the caller's weights, aligned to
+   4 bytes. Limiter: multiply-adds (an SM's: 20 us), and shared memory. */
+class Merge {
+  static constexpr int COLUMNS = 8, ROWS = D / 256, CHUNK = 16, PITCH = CHUNK + 1;
+
+  // A chunk of columns of W_v, all of its rows, and b_v behind them; and of rows of W_o. The next one is on its way
+  float values[2][(D + 1) * PITCH];
+  alignas(16) float projection[2][CHUNK][COLUMNS];
+  float largest[8][COLUMNS];
+
+  __device__ __forceinline__ void fetch(const float* weights, int chunk, int column) {
+    const auto copy = [&](float& to, int from) { copy_async_4(shared_address(&to), weights + from); };
+    const int i = threadIdx.x, first = chunk * CHUNK, k = i % CHUNK;
+    float* const to = values[chunk % 2];
+#pragma unroll 8
+    for (int row = i / CHUNK; row < D; row += 256 / CHUNK)
+      copy(to[row * PITCH + k], W_QKV + row * QKV + 2 * D + first + k);
+    if (i < CHUNK) copy(to[D * PITCH + k], B_QKV + 2 * D + first + k);
+    if (i < CHUNK * COLUMNS)
+      copy(projection[chunk % 2][i / COLUMNS][i % COLUMNS],
+           W_ATTN + (first + i / COLUMNS) * D + column + i % COLUMNS);
+    CopySm80::commit();
+  }
+
+ public:
+  static constexpr int THREADS = 256, BLOCKS = D / COLUMNS;
+
+  __device__ __forceinline__ void run(const float* weights, __half* matrix, float* vectors) {
+    const int column = blockIdx.x * COLUMNS, warp = threadIdx.x / 32;
+    float sums[ROWS][COLUMNS] = {}, bias = 0;
+    fetch(weights, 0, column);
+    for (int chunk = 0; chunk < D / CHUNK; ++chunk) {
+      CopySm80::wait<0>();
+      __syncthreads();
+      if (chunk + 1 < D / CHUNK) fetch(weights, chunk + 1, column);
+      const float* const left = values[chunk % 2];
+#pragma unroll 4
+      for (int k = 0; k < CHUNK; ++k) {
+        const float* const right = projection[chunk % 2][k];
+        const float4 low = quad(right), high = quad(right + 4);
+        const float of[COLUMNS] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+          for (int c = 0; c < COLUMNS; ++c)
+            sums[r][c] = fmaf(left[(threadIdx.x + 256 * r) * PITCH + k], of[c], sums[r][c]);
+        if (threadIdx.x < COLUMNS) bias = fmaf(left[D * PITCH + k], right[threadIdx.x], bias);
+      }
+    }
+#pragma unroll
+    for (int c = 0; c < COLUMNS; ++c) {
+      float most = 0;
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) most = fmaxf(most, fabsf(sums[r][c]));
+      most = __uint_as_float(warp_max(__float_as_uint(most)));
+      if (threadIdx.x % 32 == 0) largest[warp][c] = most;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int c = 0; c < COLUMNS; ++c) {
+      float most = 0;
+      for (int w = 0; w < 8; ++w) most = fmaxf(most, largest[w][c]);
+      // The largest is between 1 and 2 of it; as fp32 has it to spare, neither it nor its inverse is subnormal
+      const int exponent = min(max(static_cast<int>(__float_as_uint(most) >> 23), 2), 252);
+      const float scale = __uint_as_float(exponent << 23), inverse = __uint_as_float((254 - exponent) << 23);
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) {
+        const int k = threadIdx.x + 256 * r;  // as pack_matrix() has it for groups of 4
+        matrix[((blockIdx.x * (D / 16) + k / 16) * 32 + 4 * c + k % 16 / 4) * 4 + k % 4] =
+            __float2half_rn(sums[r][c] * inverse);
+      }
+      if (threadIdx.x == c) {
+        vectors[2 * column + c] = bias + weights[B_ATTN + column + c];
+        vectors[2 * column + COLUMNS + c] = scale;
+      }
+    }
+  }
+};
+
+}  // namespace small
