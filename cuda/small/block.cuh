@@ -7,8 +7,8 @@
    (producer.cuh).
    Shared memory: sizeof(Shared<MT, W, SINGLE>), 143 to 225 KB, or SHARED_BYTES (again.cuh). A block's weights are on
    their way long before they are used. Limiter: the exchanges of activations through L2, one after the other (up to 16
-   rows three, and from fp32 weights one from SM to SM; six above), and the bytes from L2 to the SMs, activations and
-   weights together.
+   rows three, five above, two where the matrix is Merged; and one from SM to SM), and the bytes from L2 to the SMs,
+   activations and weights together.
 
    SINGLE: sequences of one token. The softmax over a single key is 1, so attention is V, and Q and K are not computed;
    from prepared weights not V either (merge.cuh), and x1 is the first that is sent.
@@ -126,7 +126,7 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGL
   const bool has_qkv = place.wide < QkvS::COUNT;
   constexpr Asked PROJ_ASKED = asked<MT, W, SINGLE>();
 
-  if constexpr (C::PAIRED) cluster_arrive();
+  cluster_arrive();
   pdl_wait();
   // What LN1 needs is asked for before anything else.
   float4 v[2][4], gamma[4], beta[4];
@@ -231,11 +231,11 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGL
   watch.lay_down(shared, MATRIX_FC);
 
   parity = 0;
-  if constexpr (C::PAIRED) cluster_wait();
+  cluster_wait();
   for (int slice = place.narrow(); slice < ProjS::COUNT; slice += place.grid) {
     if (slice >= place.grid) {
       next_slice();
-      if constexpr (C::PAIRED) cluster_arrive(), cluster_wait();  // the peer has read what it got
+      cluster_arrive(), cluster_wait();  // the peer has read what it got
     }
     project<ProjS, W, MT, HALVES>(shared, shared.proj_arrived, parity, exchange, slice, rows, call.output, watch,
                                   slice + place.grid >= ProjS::COUNT);

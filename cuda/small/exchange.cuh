@@ -107,8 +107,7 @@ __device__ inline void clear(Exchange& old, uint32_t rows, uint32_t form) {
   if (!(form & SPLIT)) return;
   fill_blocks(old.h[0]);
   fill_blocks(old.h[1]);
-  for (auto sums : {old.attn_sums, old.proj_sums})
-    for (int s = 0; s < 4; ++s) fill(sums[s], rows * sizeof sums[0][0]);
+  for (int s = 0; s < 4; ++s) fill(old.attn_sums[s], rows * sizeof old.attn_sums[0][0]);
 }
 
 }  // namespace small

@@ -58,14 +58,14 @@ struct Slice {
   static __device__ __forceinline__ int column(int slice) { return M::FIRST + slice / SPLITS * WIDTH; }
 };
 
-/* The cuts for MT tiles of 16 rows. Up to 16 rows each block normalises all rows for itself, and the two blocks of a
-   cluster have the halves of proj's K. Above, work is divided so that the activations a block reads stay few, at the
-   price of more exchanges: the two narrow products (768 columns) are split, their sums meeting in the workspace, and a
-   row is normalised once and sent round. SINGLE: sequences of one token. */
+/* The cuts for MT tiles of 16 rows. The two blocks of a cluster have the halves of proj's K. Up to 16 rows each block
+   normalises all rows for itself. Above, work is divided so that the activations a block reads stay few, at the price of
+   more exchanges: the attention projection is split, its sums meeting in the workspace, and a row is normalised once and
+   sent round. SINGLE: sequences of one token. */
 template <int MT, class W, bool SINGLE>
 struct Cut {
   static constexpr bool FP32 = W::FP32, WATCHED = W::WATCHED, IN_FP32 = FP32 && !WATCHED;
-  static constexpr bool SPLIT = MT > 1, PAIRED = !SPLIT, MERGED = SINGLE && !FP32;
+  static constexpr bool SPLIT = MT > 1, MERGED = SINGLE && !FP32;
   static_assert(!(SINGLE && SPLIT));
   // How slices come (pace.cuh): in parts of 6 to 16 KB, so many ahead
   static constexpr int WIDE = FP32 ? 6 : 3, NARROW = FP32 ? 3 : 1, AHEAD = SPLIT ? 2 : FP32 ? 3 : 4;
@@ -74,7 +74,7 @@ struct Cut {
                                  std::conditional_t<SINGLE, Slice<Values, D, 8, NARROW>, Slice<small::Qkv, D, COLS, WIDE>>>;
   using Attn = Slice<small::Attn, SPLIT ? D / 4 : D, SPLIT ? COLS : 8, NARROW>;
   using Fc = Slice<small::Fc, D, COLS, WIDE>;
-  using Proj = Slice<small::Proj, PAIRED ? FFN / 2 : FFN / 4, PAIRED ? PAIR_COLS : COLS, WIDE>;
+  using Proj = Slice<small::Proj, FFN / 2, PAIR_COLS, WIDE>;
 };
 
 /* Activations lie in blocks of 64 bytes of neighbouring features, the rows of a block one behind the other: what a warp
@@ -96,7 +96,6 @@ struct Exchange {
   Blocked<__half, D> h[2];  // LN1's and LN2's output, above 16 rows
   Blocked<__half, FFN> f;
   float attn_sums[4][MAX_ROWS][D];
-  float proj_sums[4][MAX_ROWS][D];
   // Of products in fp32
   Blocked<float, QKV, 64, FP32_ROWS> exact_qkv;
   Blocked<float, FFN, 64, FP32_ROWS> exact_f;

@@ -6,8 +6,6 @@
 
 #include <cstdint>
 
-#include "common/copy_sm80.cuh"
-#include "common/copy_sm90a.cuh"
 #include "common/reduce.cuh"
 #include "dims.h"
 #include "small/layout.cuh"
@@ -15,41 +13,53 @@
 
 namespace small {
 
-/* The merged columns of one tile of 8 by a block of 256 threads, three rows each, from the caller's weights, aligned to
-   4 bytes. Limiter: multiply-adds (an SM's: 20 us), and shared memory. */
+/* The merged columns of one tile of 8 by a block of 384 threads, two rows each, from the caller's weights, aligned to 4
+   bytes. Limiter: multiply-adds and shared memory alike (an SM's: 20 us), and what is staged. */
 class Merge {
-  static constexpr int COLUMNS = 8, ROWS = D / 256, CHUNK = 16, PITCH = CHUNK + 1;
+ public:
+  static constexpr int THREADS = 384, COLUMNS = 8, BLOCKS = D / COLUMNS;
 
-  // A chunk of columns of W_v, all of its rows, and b_v behind them; and of rows of W_o. The next one is on its way
-  float values[2][(D + 1) * PITCH];
+ private:
+  static constexpr int ROWS = D / THREADS, CHUNK = 16, PITCH = CHUNK + 1, EACH = D * CHUNK / THREADS;
+
+  // A chunk of columns of W_v, all of its rows, and of rows of W_o, each in front of the next one
+  float values[2][D * PITCH];
   alignas(16) float projection[2][CHUNK][COLUMNS];
-  float largest[8][COLUMNS];
+  float biases[D];  // b_v
+  float largest[THREADS / 32][COLUMNS];
 
-  __device__ __forceinline__ void fetch(const float* weights, int chunk, int column) {
-    const auto copy = [&](float& to, int from) { copy_async_4(shared_address(&to), weights + from); };
-    const int i = threadIdx.x, first = chunk * CHUNK, k = i % CHUNK;
-    float* const to = values[chunk % 2];
-#pragma unroll 8
-    for (int row = i / CHUNK; row < D; row += 256 / CHUNK)
-      copy(to[row * PITCH + k], W_QKV + row * QKV + 2 * D + first + k);
-    if (i < CHUNK) copy(to[D * PITCH + k], B_QKV + 2 * D + first + k);
-    if (i < CHUNK * COLUMNS)
-      copy(projection[chunk % 2][i / COLUMNS][i % COLUMNS],
-           W_ATTN + (first + i / COLUMNS) * D + column + i % COLUMNS);
-    CopySm80::commit();
-  }
+  // What this thread stages of a chunk
+  struct Part {
+    float values[EACH], projection;
+
+    __device__ __forceinline__ void load(const float* weights, int chunk, int column) {
+      const int i = threadIdx.x;
+      const float* const from = weights + W_QKV + i / CHUNK * QKV + 2 * D + chunk * CHUNK + i % CHUNK;
+#pragma unroll
+      for (int e = 0; e < EACH; ++e) values[e] = from[e * (THREADS / CHUNK) * QKV];
+      if (i < CHUNK * COLUMNS)
+        projection = weights[W_ATTN + (chunk * CHUNK + i / COLUMNS) * D + column + i % COLUMNS];
+    }
+    __device__ __forceinline__ void store(Merge& to, int chunk) const {
+      const int i = threadIdx.x;
+#pragma unroll
+      for (int e = 0; e < EACH; ++e)
+        to.values[chunk % 2][(i / CHUNK + e * (THREADS / CHUNK)) * PITCH + i % CHUNK] = values[e];
+      if (i < CHUNK * COLUMNS) to.projection[chunk % 2][i / COLUMNS][i % COLUMNS] = projection;
+    }
+  };
 
  public:
-  static constexpr int THREADS = 256, BLOCKS = D / COLUMNS;
-
   __device__ __forceinline__ void run(const float* weights, __half* matrix, float* vectors) {
     const int column = blockIdx.x * COLUMNS, warp = threadIdx.x / 32;
     float sums[ROWS][COLUMNS] = {}, bias = 0;
-    fetch(weights, 0, column);
+    for (int i = threadIdx.x; i < D; i += THREADS) biases[i] = weights[B_QKV + 2 * D + i];
+    Part part;
+    part.load(weights, 0, column);
     for (int chunk = 0; chunk < D / CHUNK; ++chunk) {
-      CopySm80::wait<0>();
+      part.store(*this, chunk);
       __syncthreads();
-      if (chunk + 1 < D / CHUNK) fetch(weights, chunk + 1, column);
+      if (chunk + 1 < D / CHUNK) part.load(weights, chunk + 1, column);
       const float* const left = values[chunk % 2];
 #pragma unroll 4
       for (int k = 0; k < CHUNK; ++k) {
@@ -60,8 +70,8 @@ class Merge {
         for (int r = 0; r < ROWS; ++r)
 #pragma unroll
           for (int c = 0; c < COLUMNS; ++c)
-            sums[r][c] = fmaf(left[(threadIdx.x + 256 * r) * PITCH + k], of[c], sums[r][c]);
-        if (threadIdx.x < COLUMNS) bias = fmaf(left[D * PITCH + k], right[threadIdx.x], bias);
+            sums[r][c] = fmaf(left[(threadIdx.x + THREADS * r) * PITCH + k], of[c], sums[r][c]);
+        if (threadIdx.x < COLUMNS) bias = fmaf(biases[chunk * CHUNK + k], right[threadIdx.x], bias);
       }
     }
 #pragma unroll
@@ -76,13 +86,13 @@ class Merge {
 #pragma unroll
     for (int c = 0; c < COLUMNS; ++c) {
       float most = 0;
-      for (int w = 0; w < 8; ++w) most = fmaxf(most, largest[w][c]);
+      for (int w = 0; w < THREADS / 32; ++w) most = fmaxf(most, largest[w][c]);
       // The largest is between 1 and 2 of it; as fp32 has it to spare, neither it nor its inverse is subnormal
       const int exponent = min(max(static_cast<int>(__float_as_uint(most) >> 23), 2), 252);
       const float scale = __uint_as_float(exponent << 23), inverse = __uint_as_float((254 - exponent) << 23);
 #pragma unroll
       for (int r = 0; r < ROWS; ++r) {
-        const int k = threadIdx.x + 256 * r;  // as pack_matrix() has it for groups of 4
+        const int k = threadIdx.x + THREADS * r;  // as pack_matrix() has it for groups of 4
         matrix[((blockIdx.x * (D / 16) + k / 16) * 32 + 4 * c + k % 16 / 4) * 4 + k % 4] =
             __float2half_rn(sums[r][c] * inverse);
       }

@@ -10,9 +10,10 @@
 namespace small {
 
 /* The sums of the other block for the rows that this one finishes: of eight rows four, which a warp has. */
+template <int MT>
 struct PeerSums {
-  float of[8][PAIR_COLS];
-  uint64_t arrived[2];  // of four rows each
+  float of[8 * MT][PAIR_COLS];
+  uint64_t arrived[2 * MT];  // of four rows each
 
   __device__ __forceinline__ void init() {
     for (uint64_t& bar : arrived) mbarrier_init(shared_address(&bar), 1);

@@ -135,22 +135,6 @@ __device__ __forceinline__ void receive_fragments(const Blocked<__half, D>& h, i
   for (int s = 0; s < FEATURES / 16; ++s) fragments<MT>(a[s], in[s / 2], s % 2);
 }
 
-/* The end of a product whose K is split over blocks. Each row is finished by one of them, which adds the others' sums
-   in their order; `sum` is this block's at first. Returns whether this thread holds a finished one. */
-template <class S, int MT>
-__device__ __forceinline__ bool meet(float2& sum, float (&sums)[4][MAX_ROWS][D], int split, int row, int column) {
-  if constexpr (S::SPLITS == 1) return true;
-  if (row / (16 * MT / S::SPLITS) != split) {
-    send(&sums[split][row][column], sum);
-    return false;
-  }
-  float2 total = make_float2(0, 0);
-#pragma unroll
-  for (int s = 0; s < S::SPLITS; ++s) total = add(total, s == split ? sum : receive_one(&sums[s][row][column]));
-  sum = total;
-  return true;
-}
-
 /* a W + bias, `a` being this warp's share: QKV and FC. `finish` gets row, column and the sum of two columns, scaled by
    what follows the bias where the matrix is Merged.
 
@@ -260,7 +244,7 @@ __device__ __forceinline__ void project(Shared& shared, uint64_t* arrived, uint3
   constexpr int DEPTH = S::ROWS / WARPS, BLOCKS = DEPTH / 32, BATCH = MT > 1 ? 2 : BLOCKS, VECTORS = 2 * MT;
   static_assert(BLOCKS % BATCH == 0);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  const int split = S::split(slice), column = S::column(slice);
+  const int column = S::column(slice);
   const Pair<S> mine;
   uint2 residual = make_uint2(0, 0);
   if (mine.row < rows) residual = load_strong_pair(exchange.x1.at(mine.row, column + mine.c));
@@ -305,12 +289,7 @@ __device__ __forceinline__ void project(Shared& shared, uint64_t* arrived, uint3
   computing_sync();
   if (mine.row < rows) {
     float2 sum = pick_up<WARPS>(area.first + mine.row * S::WIDTH + mine.c, area.stride);
-    bool done;
-    if constexpr (S::SPLITS == 2)
-      done = shared.peer.meet(sum, parity, split, mine.row, mine.c, rows);
-    else
-      done = meet<S, MT>(sum, exchange.proj_sums, split, mine.row, column + mine.c);
-    if (done)
+    if (shared.peer.meet(sum, parity, S::split(slice), mine.row, mine.c, rows))
       *reinterpret_cast<float2*>(output + mine.row * D + column + mine.c) =
           add(add(sum, bias), received(residual, exchange.x1.at(mine.row, column + mine.c)));
   }

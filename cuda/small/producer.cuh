@@ -130,7 +130,7 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGL
     shared.loud = 0;
   }
   __syncwarp();
-  if constexpr (C::PAIRED) cluster_arrive();
+  cluster_arrive();
   named_barrier_arrive(READY, BLOCK);
   pdl_wait();  // the call before may still be running (src/cuda/lone.rs)
   pdl_launch();
@@ -150,7 +150,7 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGL
   if constexpr (!C::MERGED) bring_next(place.narrow(), AttnS::COUNT, bring_attn);
   if constexpr (PROJ_ASKED != AT_ONCE) bring_first_proj();
   bring_next(place.wide, FcS::COUNT, bring_fc);
-  bring_next(place.narrow(), ProjS::COUNT, bring_proj, C::PAIRED);
+  bring_next(place.narrow(), ProjS::COUNT, bring_proj, true);
 
   if constexpr (W::WATCHED) {
     const Verdict verdict(*call.again, last.watched);

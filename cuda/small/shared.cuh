@@ -27,10 +27,12 @@ struct Shared {
 
   // 512: the period of the order in which rows of 64 bytes lie (stream.cuh)
   alignas(512) Element qkv_area[SIZE<typename C::Qkv>];
-  alignas(512) Element attn[C::MERGED ? 64 : SIZE<typename C::Attn>];
+  alignas(512) Element attn[PROJ_IN_QKV ? SIZE<typename C::Proj> - SIZE<typename C::Qkv>
+                            : C::MERGED ? 64
+                                        : SIZE<typename C::Attn>];
   alignas(512) Element fc[SIZE<typename C::Fc>];
   alignas(512) Element proj_area[PROJ_IN_QKV ? 64 : SIZE<typename C::Proj>];
-  static_assert(!PROJ_IN_QKV || SIZE<typename C::Proj> <= SIZE<typename C::Qkv> + SIZE<typename C::Attn>);
+  static_assert(C::MERGED || sizeof attn >= SIZE<typename C::Attn> * sizeof(Element));
   // K and V of a slice's heads, above 16 rows. The pitches keep the reads of attention.cuh free of bank conflicts.
   static constexpr int K_PITCH = 96, V_PITCH = 72, STAGED_ROWS = C::Attn::ROWS / HEAD_DIM * 16 * MT,
                        STAGED = STAGED_ROWS * (K_PITCH + V_PITCH);
@@ -42,7 +44,7 @@ struct Shared {
   alignas(128) float2 seen[W::WATCHED ? 4 : 1][W::WATCHED ? THREADS : 1];  // of each matrix by each thread (watch.cuh)
   alignas(16) float base[C::IN_FP32 ? 4 : D];  // of the row that is being put together, above 16 rows
   alignas(16) float b_qkv[COLS], b_attn[COLS], b_fc[COLS], b_proj[COLS];
-  alignas(16) PeerSums peer;
+  alignas(16) PeerSums<MT> peer;
   Moments moments;
   uint64_t qkv_arrived[MOST_PARTS], attn_arrived[MOST_PARTS], fc_arrived[MOST_PARTS], proj_arrived[MOST_PARTS];
   uint64_t norm2_arrived;

@@ -15,7 +15,7 @@ __device__ __forceinline__ small::Vectors vectors_of(const small::Prepared& p, b
 }
 
 // src/cuda/workspace.rs has these numbers too.
-static_assert(sizeof(small::Workspace) == 3000320 && sizeof(small::Prepared) == 15381504);
+static_assert(sizeof(small::Workspace) == 2213888 && sizeof(small::Prepared) == 15381504);
 
 }  // namespace
 

@@ -36,7 +36,7 @@ impl FewTile {
         let of = |group, columns, runs| PartBox { group, columns, runs };
         let qkv = if self.single { of(4, 8, 16) } else { of(4, 24, 8) };
         let attn = if self.rows > 16 { of(16, 24, 1) } else { of(16, 8, 4) };
-        let proj = if self.rows > 16 { of(8, 24, 4) } else { of(8, 16, 8) };
+        let proj = of(8, 16, 8);
         [qkv, attn, of(4, 24, 8), proj]
     }
 }
@@ -46,7 +46,7 @@ pub const FEW: [FewTile; 4] = [
     FewTile { rows: 8, single: true, shared: [0, 136_192] },
     FewTile { rows: 8, single: false, shared: [217_104, 172_544] },
     FewTile { rows: 16, single: false, shared: [217_104, 172_544] },
-    FewTile { rows: 32, single: false, shared: [217_104, 187_904] },
+    FewTile { rows: 32, single: false, shared: [217_104, 200_704] },
 ];
 /// Those that compute in fp32.
 pub const FEW_IN_FP32: [FewTile; 2] =
@@ -89,7 +89,7 @@ impl FewWeights {
 }
 
 /// Dynamic shared memory of a block that merges V's weights with the attention projection's (cuda/small/merge.cuh).
-pub const MERGE_SHARED: u32 = 105_872;
+pub const MERGE_SHARED: u32 = 108_928;
 
 /// The product of the two matrices, of which sequences of one token need no more.
 pub(super) fn merge() -> Launch {
@@ -97,7 +97,7 @@ pub(super) fn merge() -> Launch {
     Launch {
         kernel: Kernel::FewMerge,
         grid: [blocks, 1, 1],
-        threads: 256,
+        threads: 384,
         shared: MERGE_SHARED,
         working: blocks,
         cast: NOTHING,
