@@ -68,7 +68,7 @@ struct Cut {
   static constexpr bool SPLIT = MT > 1, MERGED = SINGLE && !FP32;
   static_assert(!(SINGLE && SPLIT));
   // How slices come (pace.cuh): in parts of 6 to 16 KB, so many ahead
-  static constexpr int WIDE = FP32 ? 6 : 3, NARROW = FP32 ? 3 : 1, AHEAD = SPLIT ? 2 : FP32 ? 3 : 4;
+  static constexpr int WIDE = 6, NARROW = FP32 ? 3 : 1, AHEAD = SPLIT ? 2 : IN_FP32 ? 3 : 4;
   static constexpr int UNROLL = SPLIT ? 1 : MOST_PARTS;
   using Qkv = std::conditional_t<MERGED, Slice<Merged, D, 8, NARROW>,
                                  std::conditional_t<SINGLE, Slice<Values, D, 8, NARROW>, Slice<small::Qkv, D, COLS, WIDE>>>;

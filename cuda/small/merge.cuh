@@ -36,7 +36,7 @@ class Merge {
       const int i = threadIdx.x;
       const float* const from = weights + W_QKV + i / CHUNK * QKV + 2 * D + chunk * CHUNK + i % CHUNK;
 #pragma unroll
-      for (int e = 0; e < EACH; ++e) values[e] = from[e * (THREADS / CHUNK) * QKV];
+      for (int e = 0; e < EACH; ++e) values[e] = __ldcg(from + e * (THREADS / CHUNK) * QKV);
       if (i < CHUNK * COLUMNS)
         projection = weights[W_ATTN + (chunk * CHUNK + i / COLUMNS) * D + column + i % COLUMNS];
     }

@@ -95,6 +95,7 @@ mod tests {
             grid: [132, 1, 1],
             threads: 384,
             shared: 0,
+            pairs: false,
             edge: Edge::Full,
             residency: Residency::Any,
             arguments,

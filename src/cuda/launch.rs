@@ -47,7 +47,7 @@ impl Function {
         // SAFETY: an attribute is plain numbers.
         let mut attribute: sys::CUlaunchAttribute = unsafe { std::mem::zeroed() };
         attribute.id = Attribute::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-        attribute.value.clusterDim = sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: blocks, y: 1, z: 1 };
+        attribute.value.clusterDim = cluster_of(blocks);
         let config = sys::CUlaunchConfig {
             gridDimX: blocks,
             gridDimY: 1,
@@ -106,6 +106,8 @@ pub struct Step {
     pub threads: u32,
     /// Bytes of dynamic shared memory in a block.
     pub shared: u32,
+    /// Its blocks start two by two, on multiprocessors side by side: clusters that the kernel does not know of.
+    pub pairs: bool,
     /// When it may start.
     pub edge: Edge,
     /// How its blocks come to run together.
@@ -234,17 +236,28 @@ pub fn pair(first: u32, second: u32) -> u64 {
     u64::from(first) | u64::from(second) << 32
 }
 
+/// A cluster of so many neighbours.
+#[must_use]
+pub(super) fn cluster_of(blocks: u32) -> sys::CUlaunchAttributeValue_union__bindgen_ty_1 {
+    sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: blocks, y: 1, z: 1 }
+}
+
 /// Enqueues one step.
 ///
 /// # Safety
 /// The arguments are those of the kernel, in order, and the memory that they name has the sizes that the step's grid is made for.
 pub unsafe fn launch(step: &Step, stream: Stream) -> Result<(), Error> {
     // SAFETY: an attribute is plain numbers.
-    let mut attributes: [sys::CUlaunchAttribute; 2] = unsafe { std::mem::zeroed() };
+    let mut attributes: [sys::CUlaunchAttribute; 3] = unsafe { std::mem::zeroed() };
     let mut count = 0;
     if step.edge == Edge::Programmatic {
         attributes[count].id = Attribute::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
         attributes[count].value.programmaticStreamSerializationAllowed = 1;
+        count += 1;
+    }
+    if step.pairs {
+        attributes[count].id = Attribute::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+        attributes[count].value.clusterDim = cluster_of(2);
         count += 1;
     }
     match step.residency {

@@ -3,9 +3,10 @@
 use std::ptr;
 
 use cudarc::driver::sys;
+use sys::CUlaunchAttributeID_enum as Attribute;
 
 use super::driver::check;
-use super::launch::{Edge, Residency, Step};
+use super::launch::{Edge, Residency, Step, cluster_of};
 use crate::error::Error;
 
 /// How the node of a step runs. `parameters` are pointers to its arguments, for as long as this is in use.
@@ -34,13 +35,18 @@ pub(super) fn add_node(graph: sys::CUgraph, step: &Step) -> Result<sys::CUgraphN
     // SAFETY: the driver copies the parameters.
     let result = unsafe { sys::cuGraphAddKernelNode_v2(&mut node, graph, ptr::null(), 0, &parameters) };
     check(step.what, result)?;
-    if step.residency == Residency::Cooperative {
-        // SAFETY: an attribute's value is plain numbers.
-        let mut value: sys::CUkernelNodeAttrValue = unsafe { std::mem::zeroed() };
-        value.cooperative = 1;
-        let attribute = sys::CUlaunchAttributeID_enum::CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+    let set = |attribute, value: sys::CUkernelNodeAttrValue| {
         // SAFETY: the node was just added.
-        check("cuGraphKernelNodeSetAttribute", unsafe { sys::cuGraphKernelNodeSetAttribute(node, attribute, &value) })?;
+        check("cuGraphKernelNodeSetAttribute", unsafe { sys::cuGraphKernelNodeSetAttribute(node, attribute, &value) })
+    };
+    if step.pairs {
+        set(
+            Attribute::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+            sys::CUkernelNodeAttrValue { clusterDim: cluster_of(2) },
+        )?;
+    }
+    if step.residency == Residency::Cooperative {
+        set(Attribute::CU_LAUNCH_ATTRIBUTE_COOPERATIVE, sys::CUkernelNodeAttrValue { cooperative: 1 })?;
     }
     Ok(node)
 }
@@ -58,7 +64,7 @@ pub(super) fn name_on_device(node: sys::CUgraphNode) -> Result<u64, Error> {
     // SAFETY: an attribute's value is plain numbers.
     let mut value: sys::CUkernelNodeAttrValue = unsafe { std::mem::zeroed() };
     value.deviceUpdatableKernelNode.deviceUpdatable = 1;
-    let attribute = sys::CUlaunchAttributeID_enum::CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE;
+    let attribute = Attribute::CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE;
     // SAFETY: a kernel node of a graph that is being built.
     check("cuGraphKernelNodeSetAttribute", unsafe { sys::cuGraphKernelNodeSetAttribute(node, attribute, &value) })?;
     // SAFETY: the same node; writes one value.

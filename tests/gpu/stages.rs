@@ -43,6 +43,7 @@ fn run(arch: Arch, planned: &Launch, arguments: &[u64]) {
         grid: planned.grid,
         threads: planned.threads,
         shared: planned.shared,
+        pairs: false,
         edge: Edge::Full,
         residency: Residency::Any,
         arguments: Arguments::each(arguments),

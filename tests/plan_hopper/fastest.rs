@@ -3,8 +3,8 @@
 use solve::cuda::block::Shape;
 use solve::cuda::hopper::kernels::symbol;
 use solve::cuda::hopper::plan::{
-    ATTENTION_PROJ, Chip, FEW_IN_FP32, FewWeights, Gemm, Kernel, Launch, attention_forms, direct, forward, product,
-    qkv_attention, shared,
+    ATTENTION_PROJ, Chip, FEW_IN_FP32, FEW_ROWS, FewWeights, Gemm, Kernel, Launch, attention_forms, direct, forward,
+    product, qkv_attention, shared,
 };
 use solve::precision::SolvePrecision;
 
@@ -21,7 +21,9 @@ fn every_form_is_chosen_somewhere() {
             let (fast, exact) = (SolvePrecision::Fast, SolvePrecision::Exact);
             let precision = if seq_len <= 8 && sms % 4 < 2 { exact } else { fast };
             for (prepared, causal) in [(false, false), (true, false), (true, true)] {
-                let shape = Shape { batch: 1, seq_len, causal, prepared, precision, guarded: true, rescued: false };
+                // Some of the few rows are sequences of one token.
+                let (batch, seq_len) = if seq_len <= FEW_ROWS && causal { (seq_len, 1) } else { (1, seq_len) };
+                let shape = Shape { batch, seq_len, causal, prepared, precision, guarded: true, rescued: false };
                 let launches = forward(chip(sms), shape, (seq_len + sms) % 2 == 0);
                 chosen.extend(launches.into_iter().map(|launch| launch.kernel));
             }

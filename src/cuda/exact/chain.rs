@@ -188,6 +188,7 @@ impl Chain {
             grid: kernel.grid(rows),
             threads: kernel.threads(),
             shared: kernel.shared(),
+            pairs: false,
             edge: if kernel == Kernel::Norm1 { Edge::Full } else { Edge::Programmatic },
             residency: Residency::Any,
             arguments: arguments.clone(),

@@ -254,6 +254,7 @@ impl Chain {
             grid: [kernel.blocks(call.sms, call.rows) as u32, 1, 1],
             threads: kernel.threads(),
             shared: kernel.shared(),
+            pairs: false,
             edge: if kernel == Kernel::Begin { Edge::Full } else { Edge::Programmatic },
             residency: Residency::Any,
             arguments: parameters(kernel, &work, arguments.clone()),

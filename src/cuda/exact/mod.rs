@@ -186,6 +186,7 @@ impl Kernel {
             grid: [blocks as u32, 1, 1],
             threads: if few.is_some() { FEW_THREADS } else { self.form.threads },
             shared: self.form.shared,
+            pairs: false,
             edge: if behind == Behind::Anything { Edge::Full } else { Edge::Programmatic },
             residency: if gathers { Residency::Any } else { Residency::Cooperative },
             arguments: Arguments::new().words(&[&words[..], &numbers].concat()),

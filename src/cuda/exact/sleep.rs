@@ -40,6 +40,7 @@ fn wake(function: Function, arguments: Arguments) -> Step {
         grid: [1, 1, 1],
         threads: 32,
         shared: 0,
+        pairs: false,
         edge: Edge::Programmatic,
         residency: Residency::Any,
         arguments,

@@ -52,9 +52,8 @@ pub fn prepare(kernels: &Kernels, buffers: &Buffers) -> Result<Vec<Step>, Error>
     let launches = plan::prepare();
     let packed = Packed::kept(&buffers.parts);
     let call = Call { alarms: 0, packed, ..Call::new(shape, buffers, &launches, false) };
-    let wanted = |launch: &&Launch| {
-        matches!(launch.kernel, Kernel::FewPrepare | Kernel::FewMerge) || buffers.parts.packed != 0
-    };
+    let wanted =
+        |launch: &&Launch| matches!(launch.kernel, Kernel::FewPrepare | Kernel::FewMerge) || buffers.parts.packed != 0;
     launches.iter().filter(wanted).map(|launch| call.step(kernels, launch)).collect()
 }
 
@@ -121,6 +120,7 @@ impl<'a> Call<'a> {
             grid: launch.grid,
             threads: launch.threads,
             shared: launch.shared,
+            pairs: plan::starts_in_pairs(launch, self.shape.rows()),
             edge: if launch.kernel.comes_first() { Edge::Full } else { Edge::Programmatic },
             residency: if launch.kernel.is_resident(self.alone) { Residency::Cooperative } else { Residency::Any },
             arguments: self.arguments(launch)?,

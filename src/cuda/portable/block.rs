@@ -32,6 +32,7 @@ pub fn steps(kernels: &Kernels, plan: &[Launch], buffers: &Buffers) -> Vec<Step>
             grid: launch.grid,
             threads: launch.threads,
             shared: launch.shared,
+            pairs: false,
             edge: Edge::Full,
             residency: Residency::Any,
             arguments: arguments(launch.stage),

@@ -1,7 +1,7 @@
 //! The cast of the weights: what the first kernel does of it, what the blocks of attention and of FC do beside their own work, and what SMs that products
 //! leave idle do.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use super::attention::{self, ATTENTION, AttentionForm};
 use super::product::{self, product_in, tiles};
@@ -37,6 +37,9 @@ const CAST_BESIDE_QKV: usize = 12;
 const CAST_BESIDE_COST: [usize; 3] = [32, 0, 0];
 /// Chunks that two SMs cast beside attention in clusters, where that and the QKV product get their share (H100, by 641 to 896 rows).
 const CAST_IN_CLUSTERS: usize = 11;
+
+/// Rows of a call whose first kernel's blocks start two by two.
+pub(super) const PAIRED_ROWS: RangeInclusive<usize> = 65..=640;
 
 /// The last chunks of W_proj, which warps of FC's blocks cast, by the rows of a call. Then each of attention's warps casts [`CHUNKS_A_WARP`], so that they need
 /// no third round, and the idle SMs of the QKV product what is left over. As measured on an H200: at 449 to 576 rows it gains nothing, beyond 896 neither.
@@ -243,14 +246,19 @@ fn capacity(workers: u32, time: usize) -> usize {
     workers as usize * time * CAST_RATE / 10_000
 }
 
+/// The first kernel's blocks where so many have work: in pairs one more may have none.
+fn started(rows: usize, blocks: u32) -> u32 {
+    if PAIRED_ROWS.contains(&rows) { blocks.next_multiple_of(2) } else { blocks }
+}
+
 pub(super) fn cast_layernorm(rows: usize, cast: Range<u32>) -> Launch {
-    let blocks = count(rows.div_ceil(8) + VECTOR_BLOCKS) + cast.len() as u32;
+    let blocks = started(rows, count(rows.div_ceil(8) + VECTOR_BLOCKS) + cast.len() as u32);
     Launch { kernel: Kernel::CastLayernorm, grid: [blocks, 1, 1], threads: 256, shared: 0, working: blocks, cast }
 }
 
 /// The same where nothing is cast, in larger blocks.
 pub(super) fn layernorm_vectors(rows: usize) -> Launch {
-    let blocks = count(rows.div_ceil(16) + VECTOR_BLOCKS / 2);
+    let blocks = started(rows, count(rows.div_ceil(16) + VECTOR_BLOCKS / 2));
     Launch {
         kernel: Kernel::LayernormVectors,
         grid: [blocks, 1, 1],
