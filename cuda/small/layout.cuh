@@ -25,12 +25,13 @@ constexpr int PAIR_COLS = 16;  // and where a pair of blocks has the halves of K
 struct Qkv {
   static constexpr int K = D, N = QKV, FIRST = 0, OFFSET = W_QKV, GROUP = 4, ALARM = MATRIX_QKV;
 };
-// All that sequences of one token need of it, from fp32 weights; and from prepared ones, of it and of the projection
-struct Merged {
-  static constexpr int K = D, N = D, FIRST = 0, GROUP = 4;
-};
+// All that sequences of one token need of it
 struct Values {
   static constexpr int K = D, N = QKV, FIRST = 2 * D, OFFSET = W_QKV, GROUP = 4, ALARM = MATRIX_QKV;
+};
+// And prepared, its product with the attention projection's weights (merge.cuh)
+struct Merged {
+  static constexpr int K = D, N = D, FIRST = 0, GROUP = 4;
 };
 struct Attn {
   static constexpr int K = D, N = D, FIRST = 0, OFFSET = W_ATTN, GROUP = 16, ALARM = MATRIX_ATTN;
@@ -59,9 +60,9 @@ struct Slice {
 };
 
 /* The cuts for MT tiles of 16 rows. The two blocks of a cluster have the halves of proj's K. Up to 16 rows each block
-   normalises all rows for itself. Above, work is divided so that the activations a block reads stay few, at the price of
-   more exchanges: the attention projection is split, its sums meeting in the workspace, and a row is normalised once and
-   sent round. SINGLE: sequences of one token. */
+   normalises all rows for itself. Above, work is divided so that the activations a block reads stay few, at the price
+   of more exchanges: the attention projection is split, its sums meeting in the workspace, and a row is normalised once
+   and sent round. SINGLE: sequences of one token. */
 template <int MT, class W, bool SINGLE>
 struct Cut {
   static constexpr bool FP32 = W::FP32, WATCHED = W::WATCHED, IN_FP32 = FP32 && !WATCHED;
@@ -70,8 +71,8 @@ struct Cut {
   // How slices come (pace.cuh): in parts of 6 to 16 KB, so many ahead
   static constexpr int WIDE = 6, NARROW = FP32 ? 3 : 1, AHEAD = SPLIT ? 2 : IN_FP32 ? 3 : 4;
   static constexpr int UNROLL = SPLIT ? 1 : MOST_PARTS;
-  using Qkv = std::conditional_t<MERGED, Slice<Merged, D, 8, NARROW>,
-                                 std::conditional_t<SINGLE, Slice<Values, D, 8, NARROW>, Slice<small::Qkv, D, COLS, WIDE>>>;
+  using OneToken = Slice<std::conditional_t<FP32, Values, Merged>, D, 8, NARROW>;
+  using Qkv = std::conditional_t<SINGLE, OneToken, Slice<small::Qkv, D, COLS, WIDE>>;
   using Attn = Slice<small::Attn, SPLIT ? D / 4 : D, SPLIT ? COLS : 8, NARROW>;
   using Fc = Slice<small::Fc, D, COLS, WIDE>;
   using Proj = Slice<small::Proj, FFN / 2, PAIR_COLS, WIDE>;

@@ -14,7 +14,8 @@
 namespace small {
 
 /* The merged columns of one tile of 8 by a block of 384 threads, two rows each, from the caller's weights, aligned to 4
-   bytes. Limiter: multiply-adds and shared memory alike (an SM's: 20 us), and what is staged. */
+   bytes. Each block begins with another chunk, as all would ask for the same lines. Limiter: multiply-adds and shared
+   memory alike (an SM's: 20 us), and what is staged. */
 class Merge {
  public:
   static constexpr int THREADS = 384, COLUMNS = 8, BLOCKS = D / COLUMNS;
@@ -54,12 +55,16 @@ class Merge {
     const int column = blockIdx.x * COLUMNS, warp = threadIdx.x / 32;
     float sums[ROWS][COLUMNS] = {}, bias = 0;
     for (int i = threadIdx.x; i < D; i += THREADS) biases[i] = weights[B_QKV + 2 * D + i];
+    constexpr int CHUNKS = D / CHUNK;
+    static_assert(CHUNKS % 2 == 0);
+    int chunk = blockIdx.x % CHUNKS;
     Part part;
-    part.load(weights, 0, column);
-    for (int chunk = 0; chunk < D / CHUNK; ++chunk) {
+    part.load(weights, chunk, column);
+    for (int i = 0; i < CHUNKS; ++i) {
       part.store(*this, chunk);
       __syncthreads();
-      if (chunk + 1 < D / CHUNK) part.load(weights, chunk + 1, column);
+      const int next = chunk + 1 < CHUNKS ? chunk + 1 : 0;
+      if (i + 1 < CHUNKS) part.load(weights, next, column);
       const float* const left = values[chunk % 2];
 #pragma unroll 4
       for (int k = 0; k < CHUNK; ++k) {
@@ -73,6 +78,7 @@ class Merge {
             sums[r][c] = fmaf(left[(threadIdx.x + THREADS * r) * PITCH + k], of[c], sums[r][c]);
         if (threadIdx.x < COLUMNS) bias = fmaf(biases[chunk * CHUNK + k], right[threadIdx.x], bias);
       }
+      chunk = next;
     }
 #pragma unroll
     for (int c = 0; c < COLUMNS; ++c) {

@@ -1,5 +1,5 @@
-/* The two blocks of a cluster have the halves of W_proj's K for the same columns. Their sums meet from SM to SM, which
-   takes a third of the time of an exchange through L2. */
+/* The two blocks of a cluster have the halves of W_proj's K for the same columns. Their sums meet from SM to SM, not
+   through L2. */
 #pragma once
 
 #include "common/cluster_sm90a.cuh"

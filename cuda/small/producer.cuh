@@ -38,8 +38,8 @@ struct Place {
 };
 
 /* When W_proj is asked for. Where it will lie in W_qkv's place, fp32, when that is free: when q, k and v have been
-   received, and W_attn has been taken; or when they are used up. Else behind the others, but up to 16 rows when x1 has been received, so that it comes under LN2
-   and FC, not under an exchange: 8 rows -0.25, 12 -0.5, 16 0 (H100). */
+   received, and W_attn has been taken; or when they are used up. Else behind the others, but up to 16 rows when x1 has
+   been received, so that it comes under LN2 and FC, not under an exchange: 8 rows -0.25, 12 -0.5, 16 0 (H100). */
 enum Asked { AT_ONCE, WITH_QKV, BEHIND_ATTENTION, WITH_X1 };
 template <int MT, class W, bool SINGLE>
 __host__ __device__ constexpr Asked asked() {

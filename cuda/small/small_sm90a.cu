@@ -1,6 +1,6 @@
 /* The kernels for few rows on sm_90a; block.cuh describes them. _1, _8, _16, _32: up to so many rows. _8x1, _16x1: up
    to so many sequences of one token. small_f32, small_fp32: weights aligned to 16 bytes, through tensor maps;
-   _unaligned: aligned to 4. small_prepared: from those of small_prepare and small_merge. small_fp32: products in fp32. */
+   _unaligned: aligned to 4. small_prepared: from small_prepare's and small_merge's. small_fp32: products in fp32. */
 #include "small/block.cuh"
 #include "small/packed.cuh"
 #include "small/stream.cuh"
@@ -19,8 +19,10 @@ static_assert(sizeof(small::Workspace) == 2213888 && sizeof(small::Prepared) == 
 
 }  // namespace
 
+#define KERNEL extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(small::BLOCK, 1)
+
 #define FROM_F32(MT, HALVES, ROWS)                                                                                     \
-  extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(small::BLOCK, 1)                                                        \
+  KERNEL                                                                                                               \
       small_f32_##ROWS(const float* x, float* output, const float* weights, small::Workspace* workspace, int rows,     \
                        int seq_len, int causal, float* x_copy,                                                         \
                        const __grid_constant__ small::Fp32Weights::Matrices maps,                                      \
@@ -28,7 +30,7 @@ static_assert(sizeof(small::Workspace) == 2213888 && sizeof(small::Prepared) == 
     small::block<MT, HALVES, false, small::Fp32Weights>(                                                               \
         {x, output, maps, vectors_of(weights), *workspace, rows, seq_len, causal != 0, x_copy, &again});               \
   }                                                                                                                    \
-  extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(small::BLOCK, 1) small_f32_unaligned_##ROWS(                            \
+  KERNEL small_f32_unaligned_##ROWS(                                                                                   \
       const float* x, float* output, const float* weights, small::Workspace* workspace, int rows, int seq_len,         \
       int causal, float* x_copy, const __grid_constant__ ExactArgs again) {                                            \
     const small::UnalignedWeights::Matrices from{weights};                                                             \
@@ -37,22 +39,22 @@ static_assert(sizeof(small::Workspace) == 2213888 && sizeof(small::Prepared) == 
   }
 
 #define FROM_PREPARED(MT, HALVES, SINGLE, ROWS)                                                                        \
-  extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(small::BLOCK, 1)                                                        \
+  KERNEL                                                                                                               \
       small_prepared_##ROWS(const float* x, float* output, const small::Prepared* p, small::Workspace* workspace,      \
                             int rows, int seq_len, int causal, float* x_copy) {                                        \
     const small::PackedWeights::Matrices from{p};                                                                      \
     small::block<MT, HALVES, SINGLE, small::PackedWeights>(                                                            \
-        {x, output, from, vectors_of(*p, SINGLE), *workspace, rows, seq_len, causal != 0, x_copy, nullptr});                   \
+        {x, output, from, vectors_of(*p, SINGLE), *workspace, rows, seq_len, causal != 0, x_copy, nullptr});           \
   }
 
 #define IN_FP32(SINGLE, ROWS)                                                                                          \
-  extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(small::BLOCK, 1)                                                        \
+  KERNEL                                                                                                               \
       small_fp32_##ROWS(const float* x, float* output, const float* weights, small::Workspace* workspace, int rows,    \
                         int seq_len, int causal, const __grid_constant__ small::ExactWeights::Matrices maps) {         \
     small::block<1, 1, SINGLE, small::ExactWeights>(                                                                   \
         {x, output, maps, vectors_of(weights), *workspace, rows, seq_len, causal != 0, nullptr, nullptr});             \
   }                                                                                                                    \
-  extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(small::BLOCK, 1) small_fp32_unaligned_##ROWS(                           \
+  KERNEL small_fp32_unaligned_##ROWS(                                                                                  \
       const float* x, float* output, const float* weights, small::Workspace* workspace, int rows, int seq_len,         \
       int causal) {                                                                                                    \
     const small::UnalignedExactWeights::Matrices from{weights};                                                        \

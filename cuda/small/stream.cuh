@@ -62,8 +62,8 @@ struct Fp32Slices {
 
    A buffer aligned to 16 bytes: the copy engine orders the rows, the matrix being described to it as (K / (4 GROUP),
    GROUP, 4, N) with the strides of rows 4 GROUP, 1, GROUP (outermost first). The box is a part of a slice,
-   (PART_ROWS / (4 GROUP), GROUP, 4, WIDTH); the host encodes one map for each matrix and width, that of PAIR_COLS with a
-   swizzle. */
+   (PART_ROWS / (4 GROUP), GROUP, 4, WIDTH); the host encodes one map for each matrix and width, that of PAIR_COLS with
+   a swizzle. */
 struct Fp32Weights : Fp32Slices {
   static constexpr int ARRIVALS = 1;
   struct Matrices {

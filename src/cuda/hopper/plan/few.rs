@@ -52,7 +52,7 @@ pub const FEW: [FewTile; 5] = [
 /// Those that compute in fp32.
 pub const FEW_IN_FP32: [FewTile; 2] =
     [FewTile { rows: 1, single: true, shared: [231_424, 0] }, FewTile { rows: 8, single: false, shared: [230_912, 0] }];
-/// Most rows for which these are the faster ones in fast and auto: two take 9.8 to 10.0 us with fp16 operands and 10.9 in fp32 (H200, efb17feb).
+/// Most rows for which these are the faster ones in fast and auto: two take 9.6 us with fp16 operands and 10.5 in fp32 (H200, a lab build).
 const FAST_IN_FP32: usize = 1;
 /// Threads of the resident kernel: twelve warps that compute, one that brings.
 const FEW_THREADS: u32 = 416;
