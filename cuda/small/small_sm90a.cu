@@ -22,11 +22,10 @@ static_assert(sizeof(small::Workspace) == 2213888 && sizeof(small::Prepared) == 
 #define KERNEL extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(small::BLOCK, 1)
 
 #define FROM_F32(MT, HALVES, ROWS)                                                                                     \
-  KERNEL                                                                                                               \
-      small_f32_##ROWS(const float* x, float* output, const float* weights, small::Workspace* workspace, int rows,     \
-                       int seq_len, int causal, float* x_copy,                                                         \
-                       const __grid_constant__ small::Fp32Weights::Matrices maps,                                      \
-                       const __grid_constant__ ExactArgs again) {                                                      \
+  KERNEL small_f32_##ROWS(const float* x, float* output, const float* weights, small::Workspace* workspace, int rows,  \
+      int seq_len, int causal, float* x_copy,                                                                          \
+      const __grid_constant__ small::Fp32Weights::Matrices maps,                                                       \
+      const __grid_constant__ ExactArgs again) {                                                                       \
     small::block<MT, HALVES, false, small::Fp32Weights>(                                                               \
         {x, output, maps, vectors_of(weights), *workspace, rows, seq_len, causal != 0, x_copy, &again});               \
   }                                                                                                                    \
@@ -39,18 +38,16 @@ static_assert(sizeof(small::Workspace) == 2213888 && sizeof(small::Prepared) == 
   }
 
 #define FROM_PREPARED(MT, HALVES, SINGLE, ROWS)                                                                        \
-  KERNEL                                                                                                               \
-      small_prepared_##ROWS(const float* x, float* output, const small::Prepared* p, small::Workspace* workspace,      \
-                            int rows, int seq_len, int causal, float* x_copy) {                                        \
+  KERNEL small_prepared_##ROWS(const float* x, float* output, const small::Prepared* p, small::Workspace* workspace,   \
+      int rows, int seq_len, int causal, float* x_copy) {                                                              \
     const small::PackedWeights::Matrices from{p};                                                                      \
     small::block<MT, HALVES, SINGLE, small::PackedWeights>(                                                            \
         {x, output, from, vectors_of(*p, SINGLE), *workspace, rows, seq_len, causal != 0, x_copy, nullptr});           \
   }
 
 #define IN_FP32(SINGLE, ROWS)                                                                                          \
-  KERNEL                                                                                                               \
-      small_fp32_##ROWS(const float* x, float* output, const float* weights, small::Workspace* workspace, int rows,    \
-                        int seq_len, int causal, const __grid_constant__ small::ExactWeights::Matrices maps) {         \
+  KERNEL small_fp32_##ROWS(const float* x, float* output, const float* weights, small::Workspace* workspace, int rows, \
+      int seq_len, int causal, const __grid_constant__ small::ExactWeights::Matrices maps) {                           \
     small::block<1, 1, SINGLE, small::ExactWeights>(                                                                   \
         {x, output, maps, vectors_of(weights), *workspace, rows, seq_len, causal != 0, nullptr, nullptr});             \
   }                                                                                                                    \
