@@ -373,6 +373,10 @@ fn an_old_driver_is_named() {
     let error = check_version(11_040).expect_err("too old");
     assert_eq!(error.status(), Unsupported);
     assert!(error.to_string().contains("supports CUDA 11.4, this build needs"), "{error}");
+    if toolkit_version() >= 13_000 {
+        let error = check_version(12_090).expect_err("too old for this compiler");
+        assert!(error.to_string().ends_with("or newer; a build by nvcc 12.9 would do"), "{error}");
+    }
     assert!(check_version(toolkit_version().max(12_080)).is_ok());
     // A later driver of the compiler's generation, and one before it, but none of an earlier generation
     let generation = toolkit_version() / 1000 * 1000;

@@ -236,7 +236,7 @@ fn without_proc_memory_is_trusted() {
         !Path::new("/proc").exists() && solve(at, at, weights_at, 1).is_ok()
     });
     if libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == REFUSED {
-        println!("skipped: this process may not leave its root");
+        eprintln!("\nskipped: this process may not leave its root");
     } else {
         assert_eq!(status, 0, "256 times 1 if the call failed");
     }
@@ -419,7 +419,7 @@ fn forked_child_of_its_parents_number() {
         unsafe { libc::_exit(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 3 }) }
     });
     if libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == REFUSED {
-        println!("skipped: this process may make no namespaces");
+        eprintln!("\nskipped: this process may make no namespaces");
     } else {
         assert_eq!(status, 0, "256 times 1 if a call failed, 14 if one did not return in 30 s");
     }

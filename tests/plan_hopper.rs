@@ -73,11 +73,11 @@ fn a_preparation_covers_the_matrices() {
     let launches = prepare();
     let grid = |kernel| launches.iter().find(|launch| launch.kernel == kernel).map(|launch| launch.grid);
     assert_eq!(grid(Kernel::TransposeQkv), Some([2304 / 32, 768 / 32, 1]));
-    assert_eq!(grid(Kernel::FoldLayernorm2), Some([3072 / 32 + 1 + 768 / 32, 1, 1]));
+    assert_eq!(grid(Kernel::FoldLayernorm2), Some([3072 / 32 + 8 + 768 / 32, 1, 1]));
     let place = |kernel| launches.iter().position(|launch| launch.kernel == kernel);
     assert!(place(Kernel::CastLayernorm) < place(Kernel::FoldLayernorm2));
     assert!(place(Kernel::CastLayernorm).is_some() && place(Kernel::FewPrepare).is_some());
-    assert_eq!(grid(Kernel::FewMerge), Some([768 / 8, 1, 1]));
+    assert_eq!(grid(Kernel::FewMerge), Some([768 / 32 * 4, 1, 1]));
 }
 
 #[test]

@@ -5,7 +5,7 @@
    layernorm, for a prepared block: where the attention projection's blocks do without statistics, facts of each row instead.
 
    grid: last - first cast blocks (one chunk each), ceil(filled / 8) LayerNorm blocks, 10 blocks for the rest; of layernorm the second alone. 256 threads.
-   layernorm_vectors: ceil(filled / 16) LayerNorm blocks and 5 for the rest, 512 threads.
+   layernorm_vectors: ceil(filled / 16) LayerNorm blocks and 5 for the rest, 512 threads. Where they start two by two, one more if need be, which does nothing.
    Limiter: L2 at 1024 rows (7.1 MB of W_qkv, 3.1 MB of x, all requested at once; cold, device memory), the launch itself for few rows.
    Everything later in the chain may read inputs and write its own outputs as soon as it starts, because this kernel lets its successors start only after
    its own predecessor has ended. */

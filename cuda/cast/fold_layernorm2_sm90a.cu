@@ -1,18 +1,20 @@
 /* Of a prepared block, where it has been cast: W_fc'(k, n) fp16 = gamma2(k) W_fc(k, n) less its mean over k, b_fc' = b_fc + beta2 W_fc, gamma2' =
    1, beta2' = 0: with them the block is the same. And what rows of x1 have in common (gemm/row_facts_sm90a.cuh).
-   grid: 96 blocks of 32 columns, one for what is common, and 24 that look at 32 rows of W_attn each; 1024 threads, as 32 x 32. A block is prepared once: what
-   it takes does not matter. */
+   grid: 96 blocks of 32 columns, a cluster of eight for what is common, and 24 that look at 32 rows of W_attn each; 1024 threads, as 32 x 32. Limiter: what
+   the cluster reads. */
 #include <cuda_fp16.h>
+#include "common/address.cuh"
 #include "common/alarm.cuh"
+#include "common/cluster_sm90a.cuh"
 #include "common/reduce.cuh"
 #include "common/workspace.cuh"
 #include "dims.h"
 #include "gemm/row_facts_sm90a.cuh"
 
-constexpr int SIDE = 32;
+constexpr int SIDE = 32, FACT_BLOCKS = 8;
 __device__ int row() { return threadIdx.x / SIDE; }
 __device__ int column() { return threadIdx.x % SIDE; }
-static_assert(FFN % SIDE == 0 && D % SIDE == 0);
+static_assert(FFN % (SIDE * FACT_BLOCKS) == 0 && D % (SIDE * FACT_BLOCKS) == 0);
 
 // Of what threads put into a column of scratch, to all lanes of that number; in an order that is always the same
 __device__ float sum_below(float v, float (&scratch)[SIDE][SIDE + 1], int to_row, int to_column) {
@@ -54,37 +56,49 @@ __device__ void watch_shift(const float* rows, unsigned* alarms, float (&scratch
   if (threadIdx.x == 0 && shifts != 0.f) raise(alarms, ALARM_SHIFT, shifts / variances, USUAL_SHIFT);
 }
 
-extern "C" __global__ void __launch_bounds__(SIDE * SIDE) fold_layernorm2(const float* weights, __half* packed, float* vectors, unsigned* alarms) {
-  __shared__ float scratch[SIDE][SIDE + 1];
-  if (blockIdx.x > FFN / SIDE) {
-    watch_shift(weights + W_ATTN + (blockIdx.x - FFN / SIDE - 1) * SIDE * D, alarms, scratch);
-    return;
+// By the cluster, a part of V's columns in each block: what attention adds to a row of x1 for a usual row of LN1, and what b_attn does
+__device__ void find_residual_facts(const float* weights, float* vectors, float (&scratch)[SIDE][SIDE + 1]) {
+  __shared__ float of_blocks[FACT_BLOCKS];
+  __shared__ uint64_t arrived;
+  const int rank = cluster_rank(), thread = threadIdx.x;
+  const uint32_t bar = shared_address(&arrived);
+  if (thread == 0) {
+    mbarrier_init(bar, 1);
+    fence_mbarrier_init();
   }
-  if (blockIdx.x == FFN / SIDE) {
-    const int thread = threadIdx.x;
-    float added = 0.f;  // lane by lane: what column n of V, for a usual row of LN1, and with it row n of W_attn add
+  cluster_arrive();
+  float added = 0.f;  // lane by lane: what column n of V, and with it row n of W_attn add
 #pragma unroll 1
-    for (int first = 0; first < D; first += SIDE) {
-      const int n = first + column();
-      float v = 0.f, o = 0.f;
+  for (int first = rank * SIDE; first < D; first += FACT_BLOCKS * SIDE) {
+    const int n = first + column();
+    float v = 0.f, o = 0.f;
 #pragma unroll
-      for (int i = 0; i < D / SIDE; i++) {
-        const int k = row() + SIDE * i;
-        const float gamma = weights[GAMMA1 + k], beta = weights[BETA1 + k], a = weights[W_QKV + k * QKV + 2 * D + n];
-        const float b = weights[W_ATTN + (first + row()) * D + column() + SIDE * i];
-        v = fmaf(fmaf(gamma, gamma, beta * beta) * a, a, v);
-        o = fmaf(b, b, o);
-      }
-      const float bias = weights[B_QKV + 2 * D + n];
-      added = fmaf(fmaf(bias, bias, column_sum(v, scratch)), row_sum(o, scratch), added);
+    for (int i = 0; i < D / SIDE; i++) {
+      const int k = row() + SIDE * i;
+      const float gamma = weights[GAMMA1 + k], beta = weights[BETA1 + k], a = weights[W_QKV + k * QKV + 2 * D + n];
+      const float b = weights[W_ATTN + (first + row()) * D + column() + SIDE * i];
+      v = fmaf(fmaf(gamma, gamma, beta * beta) * a, a, v);
+      o = fmaf(b, b, o);
     }
-    added = block_sum(row() == 0 ? added : 0.f, scratch) * (1.f / D);
-    const float bias = thread < D ? weights[B_ATTN + thread] : 0.f, mean = block_sum(bias, scratch) * (1.f / D);
-    const float variance = block_sum(thread < D ? (bias - mean) * (bias - mean) : 0.f, scratch) * (1.f / D);
-    if (thread == 0) *reinterpret_cast<ResidualFacts*>(vectors + VECTOR_RESIDUAL_FACTS) = {mean, added + variance};
-    if (thread < D) vectors[VECTOR_GAMMA2 + thread] = 1.f, vectors[VECTOR_BETA2 + thread] = 0.f;
-    return;
+    const float bias = weights[B_QKV + 2 * D + n];
+    added = fmaf(fmaf(bias, bias, column_sum(v, scratch)), row_sum(o, scratch), added);
   }
+  added = block_sum(row() == 0 ? added : 0.f, scratch);
+  cluster_wait();
+  if (thread == 0 && rank == 0) mbarrier_expect(bar, sizeof of_blocks);
+  if (thread == 0) cluster_store(cluster_address(shared_address(of_blocks + rank), 0), added, cluster_address(bar, 0));
+  if (rank != 0) return;
+  const float bias = thread < D ? weights[B_ATTN + thread] : 0.f, mean = block_sum(bias, scratch) * (1.f / D);
+  const float variance = block_sum(thread < D ? (bias - mean) * (bias - mean) : 0.f, scratch) * (1.f / D);
+  if (thread < D) vectors[VECTOR_GAMMA2 + thread] = 1.f, vectors[VECTOR_BETA2 + thread] = 0.f;
+  cluster_wait_or_fault(bar, 0);
+  float sum = 0.f;
+  for (const float part : of_blocks) sum += part;
+  if (thread == 0) *reinterpret_cast<ResidualFacts*>(vectors + VECTOR_RESIDUAL_FACTS) = {mean, fmaf(sum, 1.f / D, variance)};
+}
+
+// 32 columns of W_fc
+__device__ void fold(const float* weights, __half* packed, float* vectors, float (&scratch)[SIDE][SIDE + 1]) {
   const int n = blockIdx.x * SIDE + column();
   float w[D / SIDE], scaled = 0.f, shifted = 0.f;
 #pragma unroll
@@ -100,4 +114,16 @@ extern "C" __global__ void __launch_bounds__(SIDE * SIDE) fold_layernorm2(const 
   if (row() == 0) vectors[VECTOR_B_FC + n] = weights[B_FC + n] + shifted;
 #pragma unroll
   for (int i = 0; i < D / SIDE; i++) packed[PACKED_FC + (row() + SIDE * i) * FFN + n] = __float2half_rn(w[i] - mean);
+}
+
+extern "C" __global__ void __cluster_dims__(FACT_BLOCKS) __launch_bounds__(SIDE * SIDE)
+    fold_layernorm2(const float* weights, __half* packed, float* vectors, unsigned* alarms) {
+  __shared__ float scratch[SIDE][SIDE + 1];
+  const int block = static_cast<int>(blockIdx.x) - FFN / SIDE;
+  if (block < 0)
+    fold(weights, packed, vectors, scratch);
+  else if (block < FACT_BLOCKS)
+    find_residual_facts(weights, vectors, scratch);
+  else
+    watch_shift(weights + W_ATTN + (block - FACT_BLOCKS) * SIDE * D, alarms, scratch);
 }

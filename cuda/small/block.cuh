@@ -5,7 +5,7 @@
    Grid: min(SMs, 128) in clusters of two, neighbours that draw the same activations, all resident at once, hence a
    cooperative launch, or one that nothing keeps out (src/cuda/lone.rs); 416 threads: twelve warps compute, one brings
    (producer.cuh).
-   Shared memory: sizeof(Shared<MT, W, SINGLE>), 143 to 225 KB, or SHARED_BYTES (again.cuh). A block's weights are on
+   Shared memory: sizeof(Shared<MT, W, SINGLE>), 133 to 226 KiB, or SHARED_BYTES (again.cuh). A block's weights are on
    their way long before they are used. Limiter: the exchanges of activations through L2, one after the other (up to 16
    rows three, five above, two where the matrix is Merged; and one from SM to SM), and the bytes from L2 to the SMs,
    activations and weights together.

@@ -6,107 +6,136 @@
 
 #include <cstdint>
 
-#include "common/reduce.cuh"
+#include "common/cluster_sm90a.cuh"
+#include "common/copy_sm90a.cuh"
 #include "dims.h"
 #include "small/layout.cuh"
+#include "small/ptx.cuh"
 #include "small/vectors.cuh"
 
 namespace small {
 
-/* The merged columns of one tile of 8 by a block of 384 threads, two rows each, from the caller's weights, aligned to 4
-   bytes. Each block begins with another chunk, as all would ask for the same lines. Limiter: multiply-adds and shared
-   memory alike (an SM's: 20 us), and what is staged. */
+/* The merged matrix from the caller's weights, aligned to 4 bytes: a cluster has 32 columns, of which each of its
+   blocks has 192 rows, four by four numbers to a thread. Limiter: shared memory, which serves a quarter of a warp at a
+   time (42 us; multiply-adds 21). */
 class Merge {
  public:
-  static constexpr int THREADS = 384, COLUMNS = 8, BLOCKS = D / COLUMNS;
+  static constexpr int THREADS = 384, CLUSTER = 4, COLUMNS = 32, BLOCKS = D / COLUMNS * CLUSTER;
 
  private:
-  static constexpr int ROWS = D / THREADS, CHUNK = 16, PITCH = CHUNK + 1, EACH = D * CHUNK / THREADS;
+  static constexpr int ROWS = D / CLUSTER, DEPTH = 32, STEPS = D / DEPTH, PITCH = DEPTH + 4, LANES = COLUMNS / 4;
+  static_assert(THREADS == ROWS / 4 * LANES && COLUMNS == 32 && DEPTH == 32);
 
-  // A chunk of columns of W_v, all of its rows, and of rows of W_o, each in front of the next one
-  float values[2][D * PITCH];
-  alignas(16) float projection[2][CHUNK][COLUMNS];
-  float biases[D];  // b_v
-  float largest[THREADS / 32][COLUMNS];
+  // 32 of K: of W_v this block's rows, W_o, b_v
+  struct Stage {
+    alignas(16) float left[ROWS][PITCH], right[DEPTH][COLUMNS];
+    float bias[DEPTH];
 
-  // What this thread stages of a chunk
-  struct Part {
-    float values[EACH], projection;
-
-    __device__ __forceinline__ void load(const float* weights, int chunk, int column) {
-      const int i = threadIdx.x;
-      const float* const from = weights + W_QKV + i / CHUNK * QKV + 2 * D + chunk * CHUNK + i % CHUNK;
-#pragma unroll
-      for (int e = 0; e < EACH; ++e) values[e] = __ldcg(from + e * (THREADS / CHUNK) * QKV);
-      if (i < CHUNK * COLUMNS)
-        projection = weights[W_ATTN + (chunk * CHUNK + i / COLUMNS) * D + column + i % COLUMNS];
-    }
-    __device__ __forceinline__ void store(Merge& to, int chunk) const {
-      const int i = threadIdx.x;
-#pragma unroll
-      for (int e = 0; e < EACH; ++e)
-        to.values[chunk % 2][(i / CHUNK + e * (THREADS / CHUNK)) * PITCH + i % CHUNK] = values[e];
-      if (i < CHUNK * COLUMNS) to.projection[chunk % 2][i / COLUMNS][i % COLUMNS] = projection;
+    __device__ __forceinline__ void fetch(const float* weights, int row, int column, int k) {
+      const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+      const float* const values = weights + W_QKV + 2 * D + k + lane;
+#pragma unroll 4
+      for (int r = warp; r < ROWS; r += WARPS) copy_async_4(shared_address(&left[r][lane]), values + (row + r) * QKV);
+      for (int r = warp; r < DEPTH; r += WARPS)
+        copy_async_4(shared_address(&right[r][lane]), weights + W_ATTN + (k + r) * D + column + lane);
+      if (warp == 0) copy_async_4(shared_address(bias + lane), weights + B_QKV + 2 * D + k + lane);
     }
   };
 
+  Stage stages[2];
+  float largest[WARPS][COLUMNS], biases[WARPS][COLUMNS];
+  float of_blocks[CLUSTER][COLUMNS];  // the largest of each block's rows
+  uint64_t arrived;
+
  public:
   __device__ __forceinline__ void run(const float* weights, __half* matrix, float* vectors) {
-    const int column = blockIdx.x * COLUMNS, warp = threadIdx.x / 32;
-    float sums[ROWS][COLUMNS] = {}, bias = 0;
-    for (int i = threadIdx.x; i < D; i += THREADS) biases[i] = weights[B_QKV + 2 * D + i];
-    constexpr int CHUNKS = D / CHUNK;
-    static_assert(CHUNKS % 2 == 0);
-    int chunk = blockIdx.x % CHUNKS;
-    Part part;
-    part.load(weights, chunk, column);
-    for (int i = 0; i < CHUNKS; ++i) {
-      part.store(*this, chunk);
-      __syncthreads();
-      const int next = chunk + 1 < CHUNKS ? chunk + 1 : 0;
-      if (i + 1 < CHUNKS) part.load(weights, next, column);
-      const float* const left = values[chunk % 2];
-#pragma unroll 4
-      for (int k = 0; k < CHUNK; ++k) {
-        const float* const right = projection[chunk % 2][k];
-        const float4 low = quad(right), high = quad(right + 4);
-        const float of[COLUMNS] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-#pragma unroll
-        for (int r = 0; r < ROWS; ++r)
-#pragma unroll
-          for (int c = 0; c < COLUMNS; ++c)
-            sums[r][c] = fmaf(left[(threadIdx.x + THREADS * r) * PITCH + k], of[c], sums[r][c]);
-        if (threadIdx.x < COLUMNS) bias = fmaf(biases[chunk * CHUNK + k], right[threadIdx.x], bias);
-      }
-      chunk = next;
+    const int rank = cluster_rank(), first = blockIdx.x / CLUSTER * COLUMNS;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = threadIdx.x / LANES * 4, c = lane % LANES * 4;
+    const uint32_t bar = shared_address(&arrived);
+    if (threadIdx.x == 0) {
+      mbarrier_init(bar, 1);
+      fence_mbarrier_init();
     }
+    cluster_arrive();
+
+    float sums[4][4] = {}, bias = 0;
+    stages[0].fetch(weights, rank * ROWS, first, 0);
+    for (int step = 0; step < STEPS; ++step) {
+      copy_async_wait();
+      __syncthreads();
+      if (step + 1 < STEPS) stages[(step + 1) % 2].fetch(weights, rank * ROWS, first, (step + 1) * DEPTH);
+      const Stage& stage = stages[step % 2];
+#pragma unroll 2
+      for (int k = 0; k < DEPTH; k += 4) {
+        float left[4][4];
 #pragma unroll
-    for (int c = 0; c < COLUMNS; ++c) {
+        for (int r = 0; r < 4; ++r) spread(left[r], quad(&stage.left[row + r][k]));
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          float right[4];
+          spread(right, quad(&stage.right[k + i][c]));
+#pragma unroll
+          for (int r = 0; r < 4; ++r)
+#pragma unroll
+            for (int j = 0; j < 4; ++j) sums[r][j] = fmaf(left[r][i], right[j], sums[r][j]);
+        }
+      }
+      if (warp == step % WARPS)
+        for (int k = 0; k < DEPTH; ++k) bias = fmaf(stage.bias[k], stage.right[k][lane], bias);
+    }
+
+    biases[warp][lane] = bias;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
       float most = 0;
 #pragma unroll
-      for (int r = 0; r < ROWS; ++r) most = fmaxf(most, fabsf(sums[r][c]));
-      most = __uint_as_float(warp_max(__float_as_uint(most)));
-      if (threadIdx.x % 32 == 0) largest[warp][c] = most;
+      for (int r = 0; r < 4; ++r) most = fmaxf(most, fabsf(sums[r][j]));
+#pragma unroll
+      for (int offset = LANES; offset < 32; offset *= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, offset));
+      if (lane < LANES) largest[warp][c + j] = most;
     }
     __syncthreads();
-#pragma unroll
-    for (int c = 0; c < COLUMNS; ++c) {
+    cluster_wait();
+    if (threadIdx.x == 0) mbarrier_expect(bar, sizeof of_blocks);
+    if (warp == 0) {
       float most = 0;
-      for (int w = 0; w < THREADS / 32; ++w) most = fmaxf(most, largest[w][c]);
-      // The largest is between 1 and 2 of it; as fp32 has it to spare, neither it nor its inverse is subnormal
-      const int exponent = min(max(static_cast<int>(__float_as_uint(most) >> 23), 2), 252);
-      const float scale = __uint_as_float(exponent << 23), inverse = __uint_as_float((254 - exponent) << 23);
-#pragma unroll
-      for (int r = 0; r < ROWS; ++r) {
-        const int k = threadIdx.x + THREADS * r;  // as pack_matrix() has it for groups of 4
-        matrix[((blockIdx.x * (D / 16) + k / 16) * 32 + 4 * c + k % 16 / 4) * 4 + k % 4] =
-            __float2half_rn(sums[r][c] * inverse);
-      }
-      if (threadIdx.x == c) {
-        vectors[2 * column + c] = bias + weights[B_ATTN + column + c];
-        vectors[2 * column + COLUMNS + c] = scale;
-      }
+      for (int w = 0; w < WARPS; ++w) most = fmaxf(most, largest[w][lane]);
+      for (int peer = 0; peer < CLUSTER; ++peer)
+        cluster_store(cluster_address(shared_address(&of_blocks[rank][lane]), peer), most, cluster_address(bar, peer));
     }
+    cluster_wait_or_fault(bar, 0);
+
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const int column = first + c + j;
+      const float inverse = __uint_as_float((254 - exponent(c + j)) << 23);
+      // As pack_matrix() has it for groups of 4
+      __half2* const to = reinterpret_cast<__half2*>(
+          matrix + ((column / 8 * (D / 16) + (rank * ROWS + row) / 16) * 32 + 4 * (column % 8) + row % 16 / 4) * 4);
+      to[0] = __floats2half2_rn(sums[0][j] * inverse, sums[1][j] * inverse);
+      to[1] = __floats2half2_rn(sums[2][j] * inverse, sums[3][j] * inverse);
+    }
+    if (rank == 0 && warp == 0) {
+      const int column = first + lane;
+      float sum = weights[B_ATTN + column];
+      for (int w = 0; w < WARPS; ++w) sum += biases[w][lane];
+      float* const of_tile = vectors + column / 8 * 16 + column % 8;
+      of_tile[0] = sum;
+      of_tile[8] = __uint_as_float(exponent(lane) << 23);
+    }
+  }
+
+ private:
+  static __device__ __forceinline__ void spread(float (&to)[4], float4 v) {
+    to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+  }
+
+  // Of the scale of column c, of which the largest number is between 1 and 2 times as large; as fp32 has it to spare,
+  // neither it nor its inverse is subnormal
+  __device__ __forceinline__ int exponent(int c) const {
+    float most = 0;
+    for (const float(&of)[COLUMNS] : of_blocks) most = fmaxf(most, of[c]);
+    return min(max(static_cast<int>(__float_as_uint(most) >> 23), 2), 252);
   }
 };
 

@@ -25,7 +25,7 @@ extern "C" __global__ void small_prepare(const float* weights, small::Prepared* 
   copy(out->norm1, weights + GAMMA1, 2 * D);
 }
 
-extern "C" __global__ void __launch_bounds__(small::Merge::THREADS)
+extern "C" __global__ void __cluster_dims__(small::Merge::CLUSTER) __launch_bounds__(small::Merge::THREADS)
     small_merge(const float* weights, small::Prepared* out) {
   extern __shared__ __align__(16) unsigned char raw[];
   reinterpret_cast<small::Merge*>(raw)->run(weights, out->merged, out->of_merged);

@@ -105,15 +105,14 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGL
   const auto bring_next = [&](int first, int count, auto bring, bool in_pairs = false) {
     for (int slice = first + place.grid; slice < count; slice += place.grid) {
       __syncthreads();  // the one before is used up
-      if (in_pairs) cluster_wait(), cluster_arrive();
+      if (in_pairs) cluster_arrive(), cluster_wait();
       bring(slice, later_slices);
     }
   };
   constexpr Asked PROJ_ASKED = asked<MT, W, SINGLE>();
   const auto bring_first_proj = [&] {
     if (PROJ_ASKED != AT_ONCE) named_barrier_sync(PROJ, BLOCK);
-    // All that was asked for has arrived, and W_attn's barriers are phases further on where the block has several
-    // slices of it.
+    // All that was asked for has arrived, some of it in phases that may have gone where the block has several slices
     if (PROJ_ASKED == WITH_X1) first_slices = {};
     if (place.narrow() < ProjS::COUNT) bring_proj(place.narrow(), first_slices);
   };
@@ -150,6 +149,7 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGL
   if constexpr (!C::MERGED) bring_next(place.narrow(), AttnS::COUNT, bring_attn);
   if constexpr (PROJ_ASKED != AT_ONCE) bring_first_proj();
   bring_next(place.wide, FcS::COUNT, bring_fc);
+  cluster_wait();  // all have arrived long before, but racecheck takes it for a place where all threads meet
   bring_next(place.narrow(), ProjS::COUNT, bring_proj, true);
 
   if constexpr (W::WATCHED) {

@@ -159,15 +159,20 @@ pub fn toolkit_version() -> i32 {
     env!("SOLVE_CUDA_VERSION").parse().unwrap_or(0)
 }
 
+/// The oldest driver that has all calls used here.
+const OLDEST_DRIVER: i32 = 12_080;
+
 /// Refuses a driver whose CUDA is of an older generation than the compiler's, or older than the calls used here.
 pub fn check_version(driver: i32) -> Result<(), Error> {
-    let needed = (toolkit_version() / 1000 * 1000).max(12_080);
+    let needed = (toolkit_version() / 1000 * 1000).max(OLDEST_DRIVER);
     if driver >= needed {
         return Ok(());
     }
+    let older = if driver >= OLDEST_DRIVER { "; a build by nvcc 12.9 would do" } else { "" };
     let text = |version: i32| format!("{}.{}", version / 1000, version % 1000 / 10);
     let (driver, needed) = (text(driver), text(needed));
-    Err(Error::Unsupported(format!("the NVIDIA driver supports CUDA {driver}, this build needs {needed} or newer")))
+    let text = format!("the NVIDIA driver supports CUDA {driver}, this build needs {needed} or newer{older}");
+    Err(Error::Unsupported(text))
 }
 
 /// A driver call's result as ours.

@@ -42,8 +42,10 @@ pub fn solve(driver: &'static Driver, tokens: &Tokens, weights: &Span, precision
         Place::Device(ordinal) | Place::Managed(ordinal) => {
             tokens.check_overlap(Some(weights))?;
             let device = driver.device(ordinal)?;
-            solve_in_place(device, tokens, weights, precision)?;
-            if common.managed { device.run(|| wait(Stream::LEGACY)) } else { Ok(()) }
+            let enqueued = solve_in_place(device, tokens, weights, precision);
+            // After a failure too: kernels may be using the caller's memory.
+            let finished = if common.managed { device.run(|| wait(Stream::LEGACY)) } else { Ok(()) };
+            enqueued.and(finished)
         }
         Place::Host => {
             host::check([&tokens.x, weights, &tokens.output])?;

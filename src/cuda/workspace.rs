@@ -25,7 +25,7 @@ pub mod packed {
     pub const LEN: usize = PROJ + FFN * D;
 }
 
-/// The vectors as fp32, aligned: offsets in floats. A prepared block has gamma1 and beta1 behind those that the cast kernel writes.
+/// The vectors as fp32, aligned: offsets in floats. A prepared block has gamma1 and beta1 behind those that Hopper's cast kernel writes.
 #[allow(missing_docs)]
 pub mod vectors {
     use super::{D, FFN, QKV};
@@ -320,6 +320,18 @@ mod tests {
         let rows = [1, 32, 33, 128, 129, 256, 2048, 2049, 5000];
         let all = purposes.flat_map(move |purpose| rows.map(|rows| (rows, purpose)));
         all.flat_map(|(rows, purpose)| Arch::ALL.map(|arch| (arch, rows, purpose, Sizes::new(arch, rows, purpose))))
+    }
+
+    #[test]
+    fn the_readme_has_what_lies_beside_the_tokens() {
+        let readme = include_str!("../../README.md").split_whitespace().collect::<Vec<_>>().join(" ");
+        let bytes = |arch, rows, purpose| Sizes::new(arch, rows, purpose).total();
+        let megabytes =
+            |arch, purpose| ((2 * bytes(arch, 128, purpose) - bytes(arch, 256, purpose)) as f64 / 1e6).round();
+        let hopper = [Purpose::Stateless, Purpose::Prepared(Auto)].map(|purpose| megabytes(Arch::Sm90a, purpose));
+        let other = megabytes(Arch::Sm80, Purpose::Stateless);
+        let said = format!("{} MB (a handle: {} MB) on Hopper and {other} MB on others", hopper[0], hopper[1]);
+        assert!(readme.contains(&said), "{said}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Groups, units and clusters of attention.
 
 use solve::cuda::block::Shape;
-use solve::cuda::hopper::plan::{ATTENTION, Chip, Dealing, Kernel, dealing, forward, row_groups};
+use solve::cuda::hopper::plan::{ATTENTION, Chip, Dealing, Gemm, Kernel, Launch, dealing, forward, row_groups};
 use solve::precision::SolvePrecision;
 
 use super::{SMS, chip, plans};
@@ -46,6 +46,21 @@ fn attention_has_few_enough_groups_where_clusters_take_them() {
         }
     }
     assert!(clusters > 0, "no plan has clusters");
+}
+
+/// Scores would be taken for small ones where nobody has measured queries and keys. The products that read the caller's weights do not.
+#[test]
+fn queries_and_keys_are_measured_for_attention_that_asks() {
+    let mut asking = 0;
+    for (sms, shape, plan) in plans() {
+        let asks = |launch: &Launch| matches!(launch.kernel, Kernel::Attention { form, .. } if ATTENTION[form].wants_lengths());
+        if plan.iter().any(asks) {
+            let measures = |launch: &Launch| matches!(launch.kernel, Kernel::Gemm { gemm: Gemm::Qkv, .. });
+            assert!(plan.iter().any(measures), "{shape:?} on {sms}: {plan:?}");
+            asking += 1;
+        }
+    }
+    assert!(asking > 0, "no plan asks");
 }
 
 /// Where attention's work is dealt out, a unit has rows of two heads rather than too few of one, unless blocks get whole ones without that.

@@ -15,7 +15,7 @@ const ATTENTION_ROWS: usize = 128;
 
 /// A step of the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "the names are those of the formulas in lib.rs")]
+#[allow(missing_docs, reason = "the names are those of the block's parts")]
 pub enum Stage {
     Cast,
     CastLayernorm1,

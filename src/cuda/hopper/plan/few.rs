@@ -36,8 +36,7 @@ impl FewTile {
         let of = |group, columns, runs| PartBox { group, columns, runs };
         let qkv = if self.single { of(4, 8, 16) } else { of(4, 24, 8) };
         let attn = if self.rows > 16 { of(16, 24, 1) } else { of(16, 8, 4) };
-        let proj = of(8, 16, 8);
-        [qkv, attn, of(4, 24, 8), proj]
+        [qkv, attn, of(4, 24, 8), of(8, 16, 8)]
     }
 }
 
@@ -52,7 +51,7 @@ pub const FEW: [FewTile; 5] = [
 /// Those that compute in fp32.
 pub const FEW_IN_FP32: [FewTile; 2] =
     [FewTile { rows: 1, single: true, shared: [231_424, 0] }, FewTile { rows: 8, single: false, shared: [230_912, 0] }];
-/// Most rows for which these are the faster ones in fast and auto: two take 9.6 us with fp16 operands and 10.5 in fp32 (H200, a lab build).
+/// Most rows for which these are the faster ones in fast and auto: two take 9.6 us with fp16 operands and 10.5 in fp32 (H200, lab builds of 2026-11-29).
 const FAST_IN_FP32: usize = 1;
 /// Threads of the resident kernel: twelve warps that compute, one that brings.
 const FEW_THREADS: u32 = 416;
@@ -90,11 +89,11 @@ impl FewWeights {
 }
 
 /// Dynamic shared memory of a block that merges V's weights with the attention projection's (cuda/small/merge.cuh).
-pub const MERGE_SHARED: u32 = 108_928;
+pub const MERGE_SHARED: u32 = 67_344;
 
 /// The product of the two matrices, of which sequences of one token need no more.
 pub(super) fn merge() -> Launch {
-    let blocks = (D / 8) as u32;
+    let blocks = (D / 32 * 4) as u32; // clusters of four have 32 columns
     Launch {
         kernel: Kernel::FewMerge,
         grid: [blocks, 1, 1],

@@ -144,14 +144,14 @@ pub fn prepare() -> Vec<Launch> {
     let grid = [(QKV / 32) as u32, (D / 32) as u32, 1];
     let working = grid[0] * grid[1];
     let transpose = Launch { kernel: Kernel::TransposeQkv, grid, threads: 256, shared: 0, working, cast: NOTHING };
-    let grid = [(FFN / 32 + 1 + D / 32) as u32, 1, 1];
+    let grid = [(FFN / 32 + 8 + D / 32) as u32, 1, 1];
     let fold =
         Launch { kernel: Kernel::FoldLayernorm2, grid, threads: 1024, shared: 0, working: grid[0], cast: NOTHING };
     vec![cast_layernorm(0, 0..CHUNKS), fold, transpose, prepare, few::merge()]
 }
 
 /// Whether the launch's blocks start two by two on neighbours, an even number of them: of the first kernel beside products that read the caller's weights, 65
-/// to 640 rows -0.1 to -0.7 us, 768 +0.3; QKV's of 64 rows -0.25, FC's +1.5 (H200).
+/// to 640 rows -0.1 to -0.7 us, 768 +0.3; QKV's of 64 rows -0.25, FC's +1.5 (H200, lab builds of 2026-11-29).
 #[must_use]
 pub fn starts_in_pairs(launch: &Launch, rows: usize) -> bool {
     match launch.kernel {

@@ -62,7 +62,7 @@ impl Tile {
         self.splits * self.abreast * self.below
     }
 
-    /// Two warps for each 16 of what wgmma takes as rows, and the producer.
+    /// Two threads for each of what wgmma takes as rows, and the producer.
     #[must_use]
     pub fn threads(&self) -> u32 {
         2 * if self.swapped { self.n } else { self.m } as u32 + 32

@@ -56,7 +56,7 @@ pub fn shared(form: usize) -> Launch {
     Launch {
         kernel: Kernel::Shared { form },
         grid: [blocks, 1, 1],
-        // Two warps for each 16 rows and the converters; one warp brings the left operand, one hands on what has been converted.
+        // Two threads for each row and the converters; one warp brings the left operand, one hands on what has been converted.
         threads: 2 * m as u32 + 64 + 32 * CONVERTERS,
         shared,
         working: blocks,
