@@ -7,7 +7,7 @@
    (producer.cuh).
    Shared memory: sizeof(Shared<MT, W, SINGLE>), 133 to 226 KiB, or SHARED_BYTES (again.cuh). A block's weights are on
    their way long before they are used. Limiter: the exchanges of activations through L2, one after the other (up to 16
-   rows three, five above, two where the matrix is Merged; and one from SM to SM), and the bytes from L2 to the SMs,
+   rows three, five above, one less where the matrix is Merged; and one from SM to SM), and the bytes from L2 to the SMs,
    activations and weights together.
 
    SINGLE: sequences of one token. The softmax over a single key is 1, so attention is V, and Q and K are not computed;
@@ -97,14 +97,12 @@ __device__ __forceinline__ void project_qkv(Shared<MT, W, SINGLE>& shared, Excha
   }
 }
 
-/* By a warp of each block: x1 of every grid-th row from the block's number on, and LN2 of it. `base` has x + bias of
-   the first, and lay_base() puts it there for the others. */
-template <int SPLITS, class LayBase>
-__device__ __forceinline__ void second_norm(Exchange& exchange, const float* base, const float* norm2, int rows,
-                                            int grid, LayBase lay_base) {
+/* By a warp of each block: LN2 of x1 of every grid-th row from the block's number on. */
+template <class RowOfX1>
+__device__ __forceinline__ void second_norm(Exchange& exchange, const float* norm2, int rows, int grid,
+                                            RowOfX1 row_of_x1) {
   for (int row = blockIdx.x; row < rows; row += grid) {
-    if (row != blockIdx.x) lay_base(row);
-    const Row x1 = assemble<SPLITS>(exchange, base, row);
+    const Row x1 = row_of_x1(row);
     Row gamma, beta;
 #pragma unroll
     for (int i = 0; i < 6; ++i)
@@ -181,7 +179,7 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGL
       *reinterpret_cast<float4*>(shared.base + Row::feature(i)) =
           add(load_early(call.x + row * D + Row::feature(i)), W::vector(call.vectors.b_attn + Row::feature(i)));
   };
-  if (is_norm_warp && blockIdx.x < rows) lay_base(blockIdx.x);
+  if (!C::MERGED && is_norm_warp && blockIdx.x < rows) lay_base(blockIdx.x);
   if constexpr (!C::MERGED) {
     parity = 0;
     for (int slice = place.narrow(); slice < AttnS::COUNT; slice += place.grid) {
@@ -209,7 +207,12 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGL
   if constexpr (!C::SPLIT) take_fc(), fc.pin();
   barrier_wait(&shared.norm2_arrived, 0);
   if constexpr (C::SPLIT) {
-    if (is_norm_warp) second_norm<AttnS::SPLITS>(exchange, shared.base, shared.norm2, rows, place.grid, lay_base);
+    if (is_norm_warp)
+      second_norm(exchange, shared.norm2, rows, place.grid, [&](int row) {
+        if constexpr (C::MERGED) return receive_row(exchange.x1, row);
+        if (row != blockIdx.x) lay_base(row);
+        return assemble<AttnS::SPLITS>(exchange, shared.base, row);
+      });
     receive_fragments<MT>(exchange.h[1], rows, a);
     take_fc();
   } else {

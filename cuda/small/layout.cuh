@@ -61,13 +61,13 @@ struct Slice {
 
 /* The cuts for MT tiles of 16 rows. The two blocks of a cluster have the halves of proj's K. Up to 16 rows each block
    normalises all rows for itself. Above, work is divided so that the activations a block reads stay few, at the price
-   of more exchanges: the attention projection is split, its sums meeting in the workspace, and a row is normalised once
-   and sent round. SINGLE: sequences of one token. */
+   of more exchanges: the attention projection, if there is one, is split, its sums meeting in the workspace, and a row is
+   normalised once and sent round. SINGLE: sequences of one token. */
 template <int MT, class W, bool SINGLE>
 struct Cut {
   static constexpr bool FP32 = W::FP32, WATCHED = W::WATCHED, IN_FP32 = FP32 && !WATCHED;
   static constexpr bool SPLIT = MT > 1, MERGED = SINGLE && !FP32;
-  static_assert(!(SINGLE && SPLIT));
+  static_assert(!SINGLE || !SPLIT || MERGED);
   // How slices come (pace.cuh): in parts of 6 to 16 KB, so many ahead
   static constexpr int WIDE = 6, NARROW = FP32 ? 3 : 1, AHEAD = SPLIT ? 2 : IN_FP32 ? 3 : 4;
   static constexpr int UNROLL = SPLIT ? 1 : MOST_PARTS;

@@ -237,6 +237,16 @@ __device__ __forceinline__ Row assemble(Exchange& exchange, const float* base, i
   return x1;
 }
 
+/* The row of x1 as it was sent; this lane's part. */
+__device__ __forceinline__ Row receive_row(const Blocked<float, D>& x1, int row) {
+  Row all;
+  uint4 in[6];
+  receive(in, nullptr, [&](int i) { return x1.at(row, Row::feature(i)); });
+#pragma unroll
+  for (int i = 0; i < 6; ++i) all.v[i] = floats(in[i]);
+  return all;
+}
+
 /* This slice's part of f W + bias + x1: the output. `last`: this block has no other slice. */
 template <class S, class W, int MT, int HALVES, class Shared>
 __device__ __forceinline__ void project(Shared& shared, uint64_t* arrived, uint32_t parity, Exchange& exchange,

@@ -41,9 +41,10 @@ impl FewTile {
 }
 
 /// The forms of the resident kernel with fp16 operands, smallest first.
-pub const FEW: [FewTile; 5] = [
+pub const FEW: [FewTile; 6] = [
     FewTile { rows: 8, single: true, shared: [0, 136_192] },
     FewTile { rows: 16, single: true, shared: [0, 136_192] },
+    FewTile { rows: 32, single: true, shared: [0, 167_424] },
     FewTile { rows: 8, single: false, shared: [217_104, 172_544] },
     FewTile { rows: 16, single: false, shared: [217_104, 172_544] },
     FewTile { rows: 32, single: false, shared: [217_104, 200_704] },
@@ -76,7 +77,7 @@ impl FewWeights {
     /// Which of [`FEW`] there are for them.
     #[must_use]
     pub fn tiles(self) -> Range<usize> {
-        if self == Self::Prepared { 0..FEW.len() } else { 2..FEW.len() }
+        if self == Self::Prepared { 0..FEW.len() } else { 3..FEW.len() }
     }
 
     fn of(prepared: bool, aligned: bool) -> Self {
