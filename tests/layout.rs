@@ -12,8 +12,8 @@ use solve::cuda::exact::work::{self, Call};
 use solve::cuda::exact::{self, chain, long};
 use solve::cuda::hopper::plan::{
     ATTENTION, ATTENTION_PROJ, CHUNKS, Chip, DEALT_KEYS, FEW, FEW_IN_FP32, FEW_ROWS, FewTile, FewWeights, Gemm, Kernel,
-    Launch, PART_BYTES, PartBox, attention_forms, direct, forward, prepare, product, qkv_attention, shared,
-    shared_bytes,
+    Launch, MOST_SINGLES, PART_BYTES, PartBox, attention_forms, direct, forward, prepare, product, qkv_attention,
+    shared, shared_bytes,
 };
 use solve::cuda::portable::plan::{self as portable, TILES, cast};
 use solve::cuda::workspace::{ALARMS_BYTES, AWAKE, packed, vectors};
@@ -341,7 +341,9 @@ fn few_tokens(nvcc: &Path) {
         (includes, uses) = instances("small/small_sm90a.cu", kind);
         assert_eq!(uses.len(), forms.len(), "{kind}: {uses:?}");
         for (number, (form, arguments)) in forms.iter().zip(uses).enumerate() {
-            let (tiles, halves, single) = (form.rows.div_ceil(16), form.rows.div_ceil(8).min(2), form.single);
+            // More than 32 rows are multiplied 32 at a time.
+            let tiles = form.rows.min(FEW_ROWS).div_ceil(16);
+            let (halves, single) = (form.rows.div_ceil(8).min(2), form.single);
             let rows = format!("{}{}", form.rows, if single && form.rows > 1 { "x1" } else { "" });
             let expected = match kind {
                 "FROM_F32" => format!("{tiles}, {halves}, {rows}"),
@@ -394,6 +396,7 @@ fn few_tokens(nvcc: &Path) {
     equal.push(("small::BLOCK".to_owned(), threads as usize));
     equal.push(("small::MAX_GRID".to_owned(), grid[0] as usize));
     equal.push(("small::MAX_ROWS".to_owned(), FEW_ROWS));
+    equal.push(("small::MAX_SINGLES".to_owned(), MOST_SINGLES));
     equal.push(("sizeof(small::Merge)".to_owned(), shared_bytes(Kernel::FewMerge) as usize));
     for launch in prepare().iter().filter(|launch| launch.kernel == Kernel::FewMerge) {
         equal.push(("small::Merge::THREADS".to_owned(), launch.threads as usize));

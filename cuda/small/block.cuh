@@ -73,26 +73,32 @@ __device__ __forceinline__ void load_norm_row(Row& x, Row& gamma, Row& beta, con
    over. */
 template <int HALVES, int MT, class W, bool SINGLE, int STEPS, class NextSlice>
 __device__ __forceinline__ void project_qkv(Shared<MT, W, SINGLE>& shared, Exchange& exchange,
-                                            const uint32_t (&a)[STEPS][MT][4], const float* x, const Place& place,
-                                            int rows, const uint32_t& parity, WatchOf<W>& watch, NextSlice next_slice) {
-  constexpr bool MERGED = Cut<MT, W, SINGLE>::MERGED;
-  using S = typename Cut<MT, W, SINGLE>::Qkv;
+                                            uint32_t (&a)[STEPS][MT][4], const float* x, const Place& place,
+                                            int all_rows, const uint32_t& parity, WatchOf<W>& watch,
+                                            NextSlice next_slice) {
+  using C = Cut<MT, W, SINGLE>;
+  using S = typename C::Qkv;
   const int warp = threadIdx.x / 32;
   for (int slice = place.wide; slice < S::COUNT; slice += place.grid) {
     if (slice != place.wide) next_slice();
-    float2 residual = make_float2(0, 0);
-    if (const Pair<S> mine; MERGED && mine.row < rows)
-      residual = load_early_pair(x + mine.row * D + S::column(slice) + mine.c);
-    barrier_wait(&shared.qkv_arrived[16 * STEPS * warp / S::PART_ROWS], parity);
     Fragments<S, W, STEPS> weights;
-    weights.take(shared.qkv(), STEPS * warp);
-    dense<HALVES>(a, weights, shared.qkv_sums(), shared.b_qkv, shared.qkv_arrived, parity, slice, rows,
-                  [&](int row, int column, float2 sum) {
-                    if constexpr (MERGED)
-                      send(exchange.x1.at(row, column), add(sum, residual));
-                    else
-                      send(column < 2 * D ? exchange.qk.at(row, column) : exchange.v.at(row, column - 2 * D), sum);
-                  });
+    each_pass<C, MT>(all_rows, [&](int first, int rows) {
+      float2 residual = make_float2(0, 0);
+      if (const Pair<S> mine; C::MERGED && mine.row < rows)
+        residual = load_early_pair(x + (first + mine.row) * D + S::column(slice) + mine.c);
+      if (first == 0) {
+        barrier_wait(&shared.qkv_arrived[16 * STEPS * warp / S::PART_ROWS], parity);
+        weights.take(shared.qkv(), STEPS * warp);
+      }
+      if constexpr (C::PASSES > 1) receive_fragments<MT>(exchange.h[0], first, rows, a), computing_sync();
+      dense<HALVES>(a, weights, shared.qkv_sums(), shared.b_qkv, shared.qkv_arrived, parity, slice, rows,
+                    [&](int row, int column, float2 sum) {
+                      if constexpr (C::MERGED)
+                        send(exchange.x1.at(first + row, column), add(sum, residual));
+                      else
+                        send(column < 2 * D ? exchange.qk.at(row, column) : exchange.v.at(row, column - 2 * D), sum);
+                    });
+    });
     watch.look(weights);
   }
 }
@@ -158,10 +164,10 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGL
       normalise_row(row_x, row_gamma, row_beta, exchange.h[0], row);
     }
   if (has_qkv) {
-    if constexpr (C::SPLIT)
-      receive_fragments<MT>(exchange.h[0], rows, a);
-    else
+    if constexpr (!C::SPLIT)
       layernorm<HALVES>(v, gamma, beta, shared.moments, a);
+    else if constexpr (C::PASSES == 1)
+      receive_fragments<MT>(exchange.h[0], 0, rows, a);
     named_barrier_sync(READY, BLOCK);
     project_qkv<HALVES>(shared, exchange, a, call.x, place, rows, parity, qkv_watch, next_slice);
     if constexpr (PROJ_ASKED == WITH_QKV) fence_async_shared();  // W_proj will lie where W_qkv and its sums lay
@@ -213,7 +219,7 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGL
         if (row != blockIdx.x) lay_base(row);
         return assemble<AttnS::SPLITS>(exchange, shared.base, row);
       });
-    receive_fragments<MT>(exchange.h[1], rows, a);
+    if constexpr (C::PASSES == 1) receive_fragments<MT>(exchange.h[1], 0, rows, a);
     take_fc();
   } else {
 #pragma unroll
@@ -225,10 +231,13 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared<MT, W, SINGL
   }
   for (int slice = place.wide; slice < FcS::COUNT; slice += place.grid) {
     if (slice != place.wide) next_slice(), take_fc();
-    dense<HALVES>(a, fc, shared.fc_sums(), shared.b_fc, shared.fc_arrived, parity, slice, rows,
-                  [&](int row, int column, float2 sum) {
-                    send(exchange.f.at(row, column), make_float2(gelu(sum.x), gelu(sum.y)));
-                  });
+    each_pass<C, MT>(rows, [&](int first, int here) {
+      if constexpr (C::PASSES > 1) receive_fragments<MT>(exchange.h[1], first, here, a), computing_sync();
+      dense<HALVES>(a, fc, shared.fc_sums(), shared.b_fc, shared.fc_arrived, parity, slice, here,
+                    [&](int row, int column, float2 sum) {
+                      send(exchange.f.at(first + row, column), make_float2(gelu(sum.x), gelu(sum.y)));
+                    });
+    });
     watch.look(fc);
   }
   watch.lay_down(shared, MATRIX_FC);

@@ -101,12 +101,15 @@ __device__ inline void clear(Exchange& old, uint32_t rows, uint32_t form) {
     fill_blocks(old.exact_f);
     return;
   }
+  fill_blocks(old.f);
+  if (form & SPLIT) {
+    fill_blocks(old.h[0]);
+    fill_blocks(old.h[1]);
+  }
+  if (form & MERGED) return;
   fill_blocks(old.qk);
   fill_blocks(old.v);
-  fill_blocks(old.f);
   if (!(form & SPLIT)) return;
-  fill_blocks(old.h[0]);
-  fill_blocks(old.h[1]);
   for (int s = 0; s < 4; ++s) fill(old.attn_sums[s], rows * sizeof old.attn_sums[0][0]);
 }
 

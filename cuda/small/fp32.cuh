@@ -304,7 +304,7 @@ __device__ __forceinline__ void compute_in_fp32(const Call<W>& call, Shared<1, W
     weights.multiply(hidden, rows, shared.proj_sums().of(warp));
     finish(ProjS(), shared.proj_sums(), shared.b_proj, shared.proj_arrived, slice,
            [&](int row, int column, float2 sum, float2 bias) {
-             if (shared.peer.meet(sum, parity, split, row, mine.c, rows))
+             if (shared.peer[0].meet(sum, parity, split, row, mine.c, rows))
                *reinterpret_cast<float2*>(call.output + row * D + column) =
                    add(add(sum, bias), received(residual, exchange.x1.at(row, column)));
            });

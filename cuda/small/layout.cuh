@@ -12,6 +12,7 @@
 namespace small {
 
 constexpr int MAX_ROWS = 32;
+constexpr int MAX_SINGLES = 64;  // prepared sequences of one token
 constexpr int FP32_ROWS = 8;  // of products in fp32
 constexpr int WARPS = 12;  // that compute: a warp each for 64 input features of a 768-deep product, and for a head
 constexpr int THREADS = 32 * WARPS;  // that compute
@@ -68,6 +69,7 @@ struct Cut {
   static constexpr bool FP32 = W::FP32, WATCHED = W::WATCHED, IN_FP32 = FP32 && !WATCHED;
   static constexpr bool SPLIT = MT > 1, MERGED = SINGLE && !FP32;
   static_assert(!SINGLE || !SPLIT || MERGED);
+  static constexpr int PASSES = MERGED && SPLIT ? MAX_SINGLES / (16 * MT) : 1;  // over 16 MT rows
   // How slices come (pace.cuh): in parts of 6 to 16 KB, so many ahead
   static constexpr int WIDE = 6, NARROW = FP32 ? 3 : 1, AHEAD = SPLIT ? 2 : IN_FP32 ? 3 : 4;
   static constexpr int UNROLL = SPLIT ? 1 : MOST_PARTS;
@@ -81,7 +83,7 @@ struct Cut {
 /* Activations lie in blocks of 64 bytes of neighbouring features, the rows of a block one behind the other: what a warp
    reads in one go for the A of a product, eight rows by four lanes, is then 512 bytes in a run. (V is read by eight
    lanes to a row: 128.) */
-template <class T, int K, int BYTES = 64, int ROWS = MAX_ROWS>
+template <class T, int K, int BYTES = 64, int ROWS = MAX_SINGLES>
 struct Blocked {
   static constexpr int WIDTH = BYTES / sizeof(T), BLOCKS = K / WIDTH, MOST = ROWS;
   T block[BLOCKS][ROWS][WIDTH];
@@ -91,8 +93,8 @@ struct Blocked {
 
 /* Activations on their way from one phase to the next, twice: a launch works in one copy and clears the other. */
 struct Exchange {
-  Blocked<__half, 2 * D> qk;
-  Blocked<__half, D, 128> v;  // a head to a block
+  Blocked<__half, 2 * D, 64, MAX_ROWS> qk;
+  Blocked<__half, D, 128, MAX_ROWS> v;  // a head to a block
   Blocked<float, D> x1;
   Blocked<__half, D> h[2];  // LN1's and LN2's output, above 16 rows
   Blocked<__half, FFN> f;
@@ -109,10 +111,10 @@ struct alignas(16) Epoch {
   uint32_t rows, form;  // of the last one: what is to be cleared
 };
 
-enum Form { SPLIT = 1, IN_FP32 = 2 };
+enum Form { SPLIT = 1, IN_FP32 = 2, MERGED = 4 };
 template <class C>
 __host__ __device__ constexpr uint32_t form_of() {
-  return (C::SPLIT ? SPLIT : 0) | (C::IN_FP32 ? IN_FP32 : 0);
+  return (C::SPLIT ? SPLIT : 0) | (C::IN_FP32 ? IN_FP32 : 0) | (C::MERGED ? MERGED : 0);
 }
 
 struct Workspace {

@@ -119,17 +119,27 @@ __device__ __forceinline__ void fragments(uint32_t (&a)[MT][4], const uint4 (&v)
   }
 }
 
-/* This warp's features of LN's output, as normalise_row sends it. */
+/* Calls f(first row, rows from there on) for all rows, 16 MT of them at a time where there may be more. */
+template <class C, int MT, class F>
+__device__ __forceinline__ void each_pass(int rows, F f) {
+  if constexpr (C::PASSES == 1)
+    f(0, rows);
+  else
+#pragma unroll 1
+    for (int first = 0; first < rows; first += 16 * MT) f(first, min(rows - first, 16 * MT));
+}
+
+/* This warp's features of LN's output, as normalise_row sends it, of `rows` rows from `first` on. */
 template <int MT>
-__device__ __forceinline__ void receive_fragments(const Blocked<__half, D>& h, int rows,
+__device__ __forceinline__ void receive_fragments(const Blocked<__half, D>& h, int first, int rows,
                                                   uint32_t (&a)[D / WARPS / 16][MT][4]) {
   constexpr int FEATURES = D / WARPS, VECTORS = 2 * MT;
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   const int k = FEATURES * (threadIdx.x / 32);
   uint4 in[FEATURES / 32][VECTORS];
-  receive(reinterpret_cast<uint4(&)[FEATURES / 32 * VECTORS]>(in), h.at(rows - 1, k), [&](int i) -> const void* {
+  receive(reinterpret_cast<uint4(&)[FEATURES / 32 * VECTORS]>(in), h.at(first + rows - 1, k), [&](int i) -> const void* {
     const int row = i % VECTORS * 8 + g;
-    return row < rows ? h.at(row, k + i / VECTORS * 32 + 8 * t) : nullptr;
+    return row < rows ? h.at(first + row, k + i / VECTORS * 32 + 8 * t) : nullptr;
   });
 #pragma unroll
   for (int s = 0; s < FEATURES / 16; ++s) fragments<MT>(a[s], in[s / 2], s % 2);
@@ -250,59 +260,63 @@ __device__ __forceinline__ Row receive_row(const Blocked<float, D>& x1, int row)
 /* This slice's part of f W + bias + x1: the output. `last`: this block has no other slice. */
 template <class S, class W, int MT, int HALVES, class Shared>
 __device__ __forceinline__ void project(Shared& shared, uint64_t* arrived, uint32_t parity, Exchange& exchange,
-                                        int slice, int rows, float* output, WatchOf<W>& watch, bool last) {
+                                        int slice, int all_rows, float* output, WatchOf<W>& watch, bool last) {
   constexpr int DEPTH = S::ROWS / WARPS, BLOCKS = DEPTH / 32, BATCH = MT > 1 ? 2 : BLOCKS, VECTORS = 2 * MT;
   static_assert(BLOCKS % BATCH == 0);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  const int column = S::column(slice);
+  const int column = S::column(slice), k = S::row(slice) + warp * DEPTH;
   const Pair<S> mine;
-  uint2 residual = make_uint2(0, 0);
-  if (mine.row < rows) residual = load_strong_pair(exchange.x1.at(mine.row, column + mine.c));
-  const int k = S::row(slice) + warp * DEPTH;
-  const __half* sample = MT * HALVES > 1 ? exchange.f.at(rows - 1, k + lane * 8 % DEPTH) : nullptr;
-  constexpr int CHAINS = MT == 1 ? 4 : 1;  // of sums that do not wait for one another
-  float sums[CHAINS][MT][S::TILES][4];
-#pragma unroll
-  for (int chain = 0; chain < CHAINS; ++chain) zero(sums[chain]);
   Fragments<S, W, DEPTH / 16> weights;
-  barrier_wait(arrived + DEPTH * warp / S::PART_ROWS, parity);
-  weights.take(shared.proj(), DEPTH / 16 * warp);
-  weights.pin();
-  barrier_wait(arrived, parity);
-  const float2 bias = pair(shared.b_proj + mine.c);
-  watch.look(weights);
-  if (last) watch.lay_down(shared, MATRIX_PROJ);
+  float2 bias;
+  each_pass<typename Shared::C, MT>(all_rows, [&](int top, int rows) {
+    uint2 residual = make_uint2(0, 0);
+    if (mine.row < rows) residual = load_strong_pair(exchange.x1.at(top + mine.row, column + mine.c));
+    const __half* sample = MT * HALVES > 1 ? exchange.f.at(top + rows - 1, k + lane * 8 % DEPTH) : nullptr;
+    constexpr int CHAINS = MT == 1 ? 4 : 1;  // of sums that do not wait for one another
+    float sums[CHAINS][MT][S::TILES][4];
 #pragma unroll
-  for (int first = 0; first < BLOCKS; first += BATCH) {
-    uint4 in[BATCH][VECTORS];
-    receive(reinterpret_cast<uint4(&)[BATCH * VECTORS]>(in), first ? nullptr : sample, [&](int i) -> const void* {
-      const int r = 8 * (i % VECTORS) + g;
-      return r < rows ? exchange.f.at(r, k + 32 * (first + i / VECTORS) + 8 * t) : nullptr;
-    });
+    for (int chain = 0; chain < CHAINS; ++chain) zero(sums[chain]);
+    if (top == 0) {
+      barrier_wait(arrived + DEPTH * warp / S::PART_ROWS, parity);
+      weights.take(shared.proj(), DEPTH / 16 * warp);
+      weights.pin();
+      barrier_wait(arrived, parity);
+      bias = pair(shared.b_proj + mine.c);
+      watch.look(weights);
+      if (last) watch.lay_down(shared, MATRIX_PROJ);
+    }
 #pragma unroll
-    for (int i = 0; i < BATCH; ++i)
+    for (int first = 0; first < BLOCKS; first += BATCH) {
+      uint4 in[BATCH][VECTORS];
+      receive(reinterpret_cast<uint4(&)[BATCH * VECTORS]>(in), first ? nullptr : sample, [&](int i) -> const void* {
+        const int r = 8 * (i % VECTORS) + g;
+        return r < rows ? exchange.f.at(top + r, k + 32 * (first + i / VECTORS) + 8 * t) : nullptr;
+      });
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        uint32_t a[MT][4];
-        fragments<MT>(a, in[i], h);
-        multiply(sums[(2 * i + h) % CHAINS], a, weights.b[2 * (first + i) + h]);
-      }
-  }
+      for (int i = 0; i < BATCH; ++i)
 #pragma unroll
-  for (int chain = 1; chain < CHAINS; ++chain)
+        for (int h = 0; h < 2; ++h) {
+          uint32_t a[MT][4];
+          fragments<MT>(a, in[i], h);
+          multiply(sums[(2 * i + h) % CHAINS], a, weights.b[2 * (first + i) + h]);
+        }
+    }
 #pragma unroll
-    for (int i = 0; i < MT * S::TILES * 4; ++i) (&sums[0][0][0][0])[i] += (&sums[chain][0][0][0])[i];
-  if constexpr (!Shared::TIGHT) computing_sync();  // FC's sums may have lain where these go
-  const Summands area = shared.proj_sums();
-  __syncwarp();
-  lay_down<HALVES, W::template IN_PAIRS<S>>(area.of(warp), sums[0]);
-  computing_sync();
-  if (mine.row < rows) {
-    float2 sum = pick_up<WARPS>(area.first + mine.row * S::WIDTH + mine.c, area.stride);
-    if (shared.peer.meet(sum, parity, S::split(slice), mine.row, mine.c, rows))
-      *reinterpret_cast<float2*>(output + mine.row * D + column + mine.c) =
-          add(add(sum, bias), received(residual, exchange.x1.at(mine.row, column + mine.c)));
-  }
+    for (int chain = 1; chain < CHAINS; ++chain)
+#pragma unroll
+      for (int i = 0; i < MT * S::TILES * 4; ++i) (&sums[0][0][0][0])[i] += (&sums[chain][0][0][0])[i];
+    if constexpr (!Shared::TIGHT) computing_sync();  // FC's sums, or those before, may have lain where these go
+    const Summands area = shared.proj_sums();
+    __syncwarp();
+    lay_down<HALVES, W::template IN_PAIRS<S>>(area.of(warp), sums[0]);
+    computing_sync();
+    if (mine.row < rows) {
+      float2 sum = pick_up<WARPS>(area.first + mine.row * S::WIDTH + mine.c, area.stride);
+      if (shared.peer[top / (16 * MT)].meet(sum, parity, S::split(slice), mine.row, mine.c, rows))
+        *reinterpret_cast<float2*>(output + (top + mine.row) * D + column + mine.c) =
+            add(add(sum, bias), received(residual, exchange.x1.at(top + mine.row, column + mine.c)));
+    }
+  });
 }
 
 }  // namespace small

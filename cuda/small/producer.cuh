@@ -123,7 +123,7 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGL
 #pragma unroll
       for (int i = 0; i < MOST_PARTS; ++i) mbarrier_init(shared_address(bars + i), W::ARRIVALS);
     mbarrier_init(shared_address(&shared.norm2_arrived), W::ARRIVALS);
-    shared.peer.init();
+    for (auto& peer : shared.peer) peer.init();
     for (uint64_t& bar : shared.watched) mbarrier_init(shared_address(&bar), THREADS);
     fence_mbarrier_init();
     shared.loud = 0;
@@ -142,7 +142,7 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGL
   if constexpr (PROJ_ASKED == AT_ONCE) bring_first_proj();
   bring_next(place.wide, QkvS::COUNT, bring_qkv);
 
-  clear(call.workspace.copy[~last.launches % 2], min(last.rows, MAX_ROWS), last.form);
+  clear(call.workspace.copy[~last.launches % 2], min(last.rows, MAX_SINGLES), last.form);
   if constexpr (W::WATCHED) Verdict(*call.again, last.watched).clear_other();
   if (elect_one()) note_call<C>(call.workspace, last, call.rows);
 

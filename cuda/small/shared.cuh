@@ -44,7 +44,7 @@ struct Shared {
   alignas(128) float2 seen[W::WATCHED ? 4 : 1][W::WATCHED ? THREADS : 1];  // of each matrix by each thread (watch.cuh)
   alignas(16) float base[C::IN_FP32 ? 4 : D];  // of the row that is being put together, above 16 rows
   alignas(16) float b_qkv[COLS], b_attn[COLS], b_fc[COLS], b_proj[COLS];
-  alignas(16) PeerSums<MT> peer;
+  alignas(16) PeerSums<MT> peer[C::PASSES];
   Moments moments;
   uint64_t qkv_arrived[MOST_PARTS], attn_arrived[MOST_PARTS], fc_arrived[MOST_PARTS], proj_arrived[MOST_PARTS];
   uint64_t norm2_arrived;

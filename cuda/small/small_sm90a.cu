@@ -1,5 +1,5 @@
 /* The kernels for few rows on sm_90a; block.cuh describes them. _1, _8, _16, _32: up to so many rows. _8x1, _16x1,
-   _32x1: up to so many sequences of one token. small_f32, small_fp32: weights aligned to 16 bytes, through tensor maps;
+   _64x1: up to so many sequences of one token. small_f32, small_fp32: weights aligned to 16 bytes, through tensor maps;
    _unaligned: aligned to 4. small_prepared: from small_prepare's and small_merge's. small_fp32: products in fp32. */
 #include "small/block.cuh"
 #include "small/packed.cuh"
@@ -15,7 +15,7 @@ __device__ __forceinline__ small::Vectors vectors_of(const small::Prepared& p, b
 }
 
 // src/cuda/workspace.rs has these numbers too.
-static_assert(sizeof(small::Workspace) == 2213888 && sizeof(small::Prepared) == 15381504);
+static_assert(sizeof(small::Workspace) == 3000320 && sizeof(small::Prepared) == 15381504);
 
 }  // namespace
 
@@ -64,7 +64,7 @@ FROM_F32(1, 2, 16)
 FROM_F32(2, 2, 32)
 FROM_PREPARED(1, 1, true, 8x1)
 FROM_PREPARED(1, 2, true, 16x1)
-FROM_PREPARED(2, 2, true, 32x1)
+FROM_PREPARED(2, 2, true, 64x1)
 FROM_PREPARED(1, 1, false, 8)
 FROM_PREPARED(1, 2, false, 16)
 FROM_PREPARED(2, 2, false, 32)

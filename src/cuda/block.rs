@@ -216,7 +216,7 @@ pub fn idle(device: &Device) -> Option<Step> {
 /// The priority of a call that may begin while the one before it ends, if it is one launch. None: its kernels are not made for that.
 #[must_use]
 pub fn early(device: &Device, shape: Shape) -> Option<i32> {
-    device.foremost.filter(|_| shape.rows() <= hopper::plan::FEW_ROWS)
+    device.foremost.filter(|_| hopper::plan::is_few(&shape))
 }
 
 /// The steps that bring the weights of `buffers` into its workspace.

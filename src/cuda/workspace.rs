@@ -49,7 +49,7 @@ pub const AWAKE: std::ops::Range<usize> = 192..256;
 /// Bytes of the counters that the exact kernel's memory begins with.
 const COUNTERS: usize = 256;
 /// Bytes of what Hopper's few-token kernel keeps, and of its form of prepared weights (cuda/small).
-const FEW_BYTES: usize = 2_213_888;
+const FEW_BYTES: usize = 3_000_320;
 const FEW_WEIGHTS_BYTES: usize = 15_381_504;
 
 /// Bytes a row of h, x1, and of f, which takes the place of qkv: what is written where L2 already has lines pushes nothing out. For the same reason x1 lies in

@@ -57,7 +57,21 @@ pub fn sizes(arch: Arch) {
 pub fn fewer_multiprocessors(arch: Arch) {
     let host_weights = weights(18);
     let weights = Memory::of(&host_weights);
-    let shapes = [(1, 1), (7, 1), (1, 5), (1, 12), (2, 8), (1, 16), (1, 20), (4, 8), (1, 40), (1, 200), (1, 1100)];
+    let shapes = [
+        (1, 1),
+        (7, 1),
+        (1, 5),
+        (1, 12),
+        (2, 8),
+        (1, 16),
+        (1, 20),
+        (4, 8),
+        (24, 1),
+        (50, 1),
+        (1, 40),
+        (1, 200),
+        (1, 1100),
+    ];
     let cases = shapes.map(|(batch, seq_len)| {
         let host_x = Random::new(seq_len as u64).uniforms(batch * seq_len * D);
         let wanted = reference(&host_x, &host_weights, batch, seq_len, false);
@@ -151,7 +165,12 @@ pub fn prepared(arch: Arch) {
             (5, 1),
             (8, 1),
             (9, 1),
+            (20, 1),
             (40, 1),
+            (64, 1),
+            (65, 1),
+            (300, 1),
+            (1500, 1),
             (1, 65),
             (3, 33),
             (2, 128),

@@ -1,10 +1,12 @@
 //! The resident kernel of few rows: which form, from which weights.
 
 use solve::cuda::block::Shape;
-use solve::cuda::hopper::plan::{FEW, FEW_IN_FP32, FEW_ROWS, FewWeights, Kernel, Launch, forward, in_fp32};
+use solve::cuda::hopper::plan::{
+    FEW, FEW_IN_FP32, FEW_ROWS, FewWeights, Kernel, Launch, MOST_SINGLES, forward, in_fp32,
+};
 use solve::precision::SolvePrecision;
 
-use super::{chip, plans};
+use super::{SMS, chip, plans};
 
 #[test]
 fn few_rows_are_one_resident_launch() {
@@ -41,6 +43,33 @@ fn few_rows_are_one_resident_launch() {
         let weights = [(false, true), (false, false), (true, true), (true, false)].map(|(p, aligned)| of(p, aligned));
         let (prepared, [aligned, unaligned]) = (FewWeights::Prepared, [FewWeights::Aligned, FewWeights::Unaligned]);
         assert_eq!(weights, [aligned, unaligned, prepared, prepared], "{shape:?} on {sms}");
+    }
+}
+
+/// Prepared single tokens need no attention: the resident kernel has more of them, and beyond that a product reads V.
+#[test]
+fn prepared_single_tokens_have_no_attention() {
+    let shape = |batch, seq_len, precision| {
+        let (causal, prepared, guarded, rescued) = (batch % 2 == 0, true, precision == SolvePrecision::Auto, false);
+        Shape { batch, seq_len, causal, prepared, precision, guarded, rescued }
+    };
+    for (batch, precision, sms) in (1..=300).chain([1000, 5000]).flat_map(|batch| {
+        [SolvePrecision::Fast, SolvePrecision::Auto].into_iter().flat_map(move |p| SMS.map(|sms| (batch, p, sms)))
+    }) {
+        let plan = forward(chip(sms), shape(batch, 1, precision), true);
+        let attends =
+            |launch: &Launch| matches!(launch.kernel, Kernel::Attention { .. } | Kernel::AttentionProj { .. });
+        assert!(!plan.iter().any(attends), "{batch} on {sms}: {plan:?}");
+        match plan[..] {
+            [Launch { kernel: Kernel::Few { tile, .. }, .. }] => {
+                assert!(batch <= MOST_SINGLES && FEW[tile].single && FEW[tile].rows >= batch, "{batch} on {sms}");
+            }
+            _ => assert!(batch > MOST_SINGLES && plan.len() == 5, "{batch} on {sms}: {plan:?}"),
+        }
+    }
+    for sms in SMS {
+        let two = forward(chip(sms), shape(20, 2, SolvePrecision::Fast), true);
+        assert!(two.len() > 1, "40 rows of two each: {two:?}");
     }
 }
 

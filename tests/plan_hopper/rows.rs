@@ -142,6 +142,6 @@ fn no_box_of_a_left_operand_hangs_over() {
     for (rows, high) in [(1_usize, 64), (897, 128), (961, 104), (992, 144)] {
         let whole = rows.next_multiple_of(high);
         assert_eq!(views::left_of(0, 768, 768, rows, high), views::left_of(0, 768, 768, whole, high));
-        assert_eq!(views::direct_left(0, 768, rows, high), views::direct_left(0, 768, whole, high));
+        assert_eq!(views::direct_left(0, 768, 768, rows, high), views::direct_left(0, 768, 768, whole, high));
     }
 }

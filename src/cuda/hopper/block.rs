@@ -191,7 +191,11 @@ impl<'a> Call<'a> {
         };
         let left = match gemm {
             Gemm::AttnProj if self.fused => views::left_of(w.qkv, gemm.depth(), QKV, self.buffers.rows, tile.m),
-            _ => views::left(self.left(gemm), gemm.depth(), self.buffers.rows, tile),
+            // Attention of sequences of one token is V.
+            Gemm::AttnProj if self.shape.seq_len == 1 => {
+                views::left(w.qkv + 4 * D as u64, gemm.depth(), QKV, self.buffers.rows, tile)
+            }
+            _ => views::left(self.left(gemm), gemm.depth(), gemm.depth(), self.buffers.rows, tile),
         };
         let right = match tile.transposed() {
             true => views::right_transposed(w.qkv_transposed, gemm, tile),
@@ -234,7 +238,7 @@ impl<'a> Call<'a> {
     /// A product that reads the caller's weights as they are: `DirectHalfArgs` or `ProjDirectArgs` behind its maps
     fn direct(&self, gemm: Gemm) -> Result<Arguments, Error> {
         let Buffers { output, parts: w, rows, .. } = self.buffers;
-        let left = views::direct_left(self.left(gemm), gemm.depth(), *rows, direct::ROWS).encode()?;
+        let left = views::direct_left(self.left(gemm), gemm.depth(), gemm.depth(), *rows, direct::ROWS).encode()?;
         let maps = Arguments::new().map(&left);
         let (bias, matrix, alarms) = (self.bias(gemm), self.matrix(gemm), self.alarms);
         Ok(match gemm {
@@ -248,7 +252,7 @@ impl<'a> Call<'a> {
         let SharedTile { gemm, m, .. } = *tile;
         let (from, depth, rows) = (self.left(gemm), gemm.depth(), self.buffers.rows);
         let left = match m {
-            64 => views::direct_left(from, depth, rows, m),
+            64 => views::direct_left(from, depth, depth, rows, m),
             _ => views::left_of(from, depth, depth, rows, m),
         };
         let maps = Arguments::new().map(&left.encode()?).map(&self.half_result(gemm, tile.slab()).encode()?);

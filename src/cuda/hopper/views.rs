@@ -25,11 +25,11 @@ fn whole(rows: usize, high: usize) -> u64 {
     rows.next_multiple_of(high) as u64
 }
 
-/// The left operand (rows, depth), in boxes of 64 columns and the rows of a tile, or as for a direct product.
-pub fn left(base: u64, depth: usize, rows: usize, tile: &Tile) -> View {
+/// The left operand, `depth` columns of rows of `pitch`, in boxes of 64 columns and the rows of a tile, or as for a direct product.
+pub fn left(base: u64, depth: usize, pitch: usize, rows: usize, tile: &Tile) -> View {
     match tile.depth() {
-        128 => direct_left(base, depth, rows, tile.m),
-        _ => left_of(base, depth, depth, rows, tile.m),
+        128 => direct_left(base, depth, pitch, rows, tile.m),
+        _ => left_of(base, depth, pitch, rows, tile.m),
     }
 }
 
@@ -47,10 +47,9 @@ pub fn qkv_head(base: u64) -> View {
 }
 
 /// The left operand of a direct product: slabs of 64 columns, in boxes of two slabs and the rows of a tile.
-pub fn direct_left(base: u64, depth: usize, rows: usize, high: usize) -> View {
-    let (depth, rows) = (depth as u64, whole(rows, high));
-    let boxed = [64, high as u32, 2];
-    View::new(Element::F16, base, [64, rows, depth / 64], &[2 * depth, 128], boxed, Swizzle::B128)
+pub fn direct_left(base: u64, depth: usize, pitch: usize, rows: usize, high: usize) -> View {
+    let (dims, boxed) = ([64, whole(rows, high), depth as u64 / 64], [64, high as u32, 2]);
+    View::new(Element::F16, base, dims, &[2 * pitch as u64, 128], boxed, Swizzle::B128)
 }
 
 /// The right operand (depth, columns), in boxes of 64 rows and the slabs of a tile.

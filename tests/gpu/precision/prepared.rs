@@ -57,7 +57,7 @@ pub fn shifted_rows(arch: Arch) {
 /// Of sequences of one token a handle on Hopper multiplies by the product of V's weights and the attention projection's, which is beyond fp16 here while the
 /// two matrices are not, and what they make of LN1 fits as well.
 pub fn large_product(arch: Arch) {
-    const TOKENS: usize = 16;
+    const TOKENS: usize = 64;
     let sign = |i: usize| if i.is_multiple_of(2) { 1.0 } else { -1.0 };
     let mut host_weights = weights(88);
     for row in 0..D {
@@ -68,7 +68,7 @@ pub fn large_product(arch: Arch) {
     let weights = Memory::of(&host_weights);
     let [fast, exact] = [Fast, Exact].map(|precision| prepared(arch, &weights, precision, false, TOKENS));
     let x = Random::new(88).uniforms(TOKENS * D);
-    for tokens in [1, 5, TOKENS] {
+    for tokens in [1, 5, 16, 24, TOKENS] {
         let [got, wanted] = [&fast, &exact].map(|handle| forward(handle, &x[..tokens * D], tokens));
         assert!(got != wanted, "{tokens} tokens were computed again");
         let largest = wanted.iter().fold(0.0_f32, |most, value| most.max(value.abs()));

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Chip, Kernel, Launch, NOTHING, count, shared_bytes};
+use super::{Chip, FEW_ROWS, Kernel, Launch, NOTHING, count, shared_bytes};
 use crate::cuda::block::Shape;
 use crate::dims::D;
 use crate::precision::SolvePrecision;
@@ -40,11 +40,14 @@ impl FewTile {
     }
 }
 
+/// Most sequences of one token that it takes from prepared weights.
+pub const MOST_SINGLES: usize = 64;
+
 /// The forms of the resident kernel with fp16 operands, smallest first.
 pub const FEW: [FewTile; 6] = [
     FewTile { rows: 8, single: true, shared: [0, 136_192] },
     FewTile { rows: 16, single: true, shared: [0, 136_192] },
-    FewTile { rows: 32, single: true, shared: [0, 167_424] },
+    FewTile { rows: MOST_SINGLES, single: true, shared: [0, 168_448] },
     FewTile { rows: 8, single: false, shared: [217_104, 172_544] },
     FewTile { rows: 16, single: false, shared: [217_104, 172_544] },
     FewTile { rows: 32, single: false, shared: [217_104, 200_704] },
@@ -114,6 +117,13 @@ pub fn in_fp32(shape: &Shape) -> bool {
         (_, true) => 0,
     };
     !shape.rescued && shape.rows() <= most
+}
+
+/// Whether the resident kernel computes it.
+#[must_use]
+pub fn is_few(shape: &Shape) -> bool {
+    let singles = shape.prepared && shape.seq_len == 1 && shape.precision != SolvePrecision::Exact;
+    shape.rows() <= if singles { MOST_SINGLES } else { FEW_ROWS }
 }
 
 pub(super) fn few(chip: Chip, shape: Shape, aligned: bool) -> Launch {

@@ -28,7 +28,7 @@ pub use attention_proj::{ATTENTION_PROJ, AttentionProjForm, ROW_TILES};
 pub use cast::{CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, proj_rows_before_fc, qkv_makes_room};
 use cast::{CHUNKS_PROJ, FEWEST_WORKERS, NOTHING, cast_layernorm, casting};
 use cast::{casting_rest, layernorm, layernorm_vectors};
-pub use few::{FEW, FEW_IN_FP32, FewTile, FewWeights, PartBox, in_fp32};
+pub use few::{FEW, FEW_IN_FP32, FewTile, FewWeights, MOST_SINGLES, PartBox, in_fp32, is_few};
 
 /// What a plan must know about the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +127,7 @@ pub struct Launch {
 /// The launches for one call on this GPU, for weights that are 16-byte aligned or not.
 #[must_use]
 pub fn forward(chip: Chip, shape: Shape, aligned: bool) -> Vec<Launch> {
-    if shape.rows() <= FEW_ROWS { vec![few::few(chip, shape, aligned)] } else { many(chip, shape) }
+    if few::is_few(&shape) { vec![few::few(chip, shape, aligned)] } else { many(chip, shape) }
 }
 
 /// Whether FC raises alarms of weights: of its own, or of those that its warps cast.
@@ -180,7 +180,12 @@ fn many(chip: Chip, shape: Shape) -> Vec<Launch> {
         casting(chip, shape).to_vec()
     } else {
         let [projection, fc] = product::apart(chip, rows);
-        vec![layernorm(rows), product(Gemm::Qkv), attention::attention(chip, shape), projection, fc]
+        let mut launches = vec![layernorm(rows), product(Gemm::Qkv)];
+        if shape.seq_len > 1 {
+            launches.push(attention::attention(chip, shape));
+        }
+        launches.extend([projection, fc]);
+        launches
     };
     launches.push(product(Gemm::Proj));
     launches
