@@ -27,7 +27,8 @@ fn portable_names() -> Vec<String> {
 
 fn hopper_names() -> Vec<String> {
     use hopper::plan::{
-        ATTENTION_PROJ, FEW_IN_FP32, FewWeights, Gemm, Kernel, attention_forms, direct, product, qkv_attention, shared,
+        ATTENTION_PROJ, FEW_IN_FP32, FewWeights, Gemm, Kernel, SHORT, attention_forms, direct, product, qkv_attention,
+        shared,
     };
     let mut all = vec![
         Kernel::CastLayernorm,
@@ -41,6 +42,7 @@ fn hopper_names() -> Vec<String> {
     all.extend((0..product::tiles(Gemm::AttnProj).len()).map(|tile| Kernel::Apart { tile }));
     all.extend((0..product::tiles(Gemm::Fc).len()).map(|tile| Kernel::FcScaled { tile }));
     all.extend((0..shared::SHARED.len()).map(|form| Kernel::Shared { form }));
+    all.extend((0..SHORT.len()).map(|form| Kernel::AttentionShort { form }));
     all.extend((0..qkv_attention::BLOCKS.len()).map(|form| Kernel::QkvAttention { form }));
     for causal in [false, true] {
         all.extend(attention_forms(causal).map(|form| Kernel::Attention { form, causal }));

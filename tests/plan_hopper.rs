@@ -94,6 +94,7 @@ fn more_rows_are_six_launches_or_five() {
                     assert_eq!(causal, shape.causal);
                     2
                 }
+                Kernel::AttentionShort { .. } => 2,
                 Kernel::QkvAttention { .. } => 12,
                 Kernel::AttentionProj { .. } => 23,
                 Kernel::Apart { .. } => {

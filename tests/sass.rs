@@ -42,6 +42,7 @@ fn has_instructions(arch: Arch, instructions: &[&str]) -> Result<Completion, Fai
             // Too few rows for wgmma
             Arch::Sm90a if image.name.starts_with("exact_few") => vec!["HMMA.16816.F32", "LDGSTS"],
             Arch::Sm90a if image.name.starts_with("small") => vec!["HMMA.16816.F32", "UBLKCP"],
+            Arch::Sm90a if image.name.starts_with("attention_short") => vec!["HMMA.16816.F32"],
             // The exact kernel's operands lie in memory as the products want them, so that plain bulk copies bring them.
             Arch::Sm90a if image.name.starts_with("exact") => [instructions, &["UBLKCP"]].concat(),
             Arch::Sm90a => [instructions, &["UTMALDG"]].concat(),

@@ -57,9 +57,10 @@ fn prepared_single_tokens_have_no_attention() {
         [SolvePrecision::Fast, SolvePrecision::Auto].into_iter().flat_map(move |p| SMS.map(|sms| (batch, p, sms)))
     }) {
         let plan = forward(chip(sms), shape(batch, 1, precision), true);
-        let attends =
-            |launch: &Launch| matches!(launch.kernel, Kernel::Attention { .. } | Kernel::AttentionProj { .. });
-        assert!(!plan.iter().any(attends), "{batch} on {sms}: {plan:?}");
+        let attends = |kernel| {
+            matches!(kernel, Kernel::Attention { .. } | Kernel::AttentionProj { .. } | Kernel::AttentionShort { .. })
+        };
+        assert!(!plan.iter().any(|launch| attends(launch.kernel)), "{batch} on {sms}: {plan:?}");
         match plan[..] {
             [Launch { kernel: Kernel::Few { tile, .. }, .. }] => {
                 assert!(batch <= MOST_SINGLES && FEW[tile].single && FEW[tile].rows >= batch, "{batch} on {sms}");

@@ -1,7 +1,8 @@
 //! Every row is computed, and what tiles have beyond the last one lies in the workspace.
 
 use solve::cuda::hopper::plan::{
-    ATTENTION, ATTENTION_PROJ, Dealing, Gemm, Kernel, dealing, direct, product, qkv_attention, shared, starts_in_pairs,
+    ATTENTION, ATTENTION_PROJ, Dealing, Gemm, Kernel, SHORT, dealing, direct, product, qkv_attention, shared,
+    starts_in_pairs,
 };
 use solve::cuda::hopper::views;
 
@@ -78,6 +79,13 @@ fn every_row_is_computed() {
                         blocks => groups * heads / form.rows * blocks,
                     };
                     assert_eq!(launch.working as usize, blocks, "{what}");
+                }
+                Kernel::AttentionShort { form } => {
+                    let (most, tiles) = (SHORT[form], SHORT[form] / 16);
+                    assert!(shape.prepared && shape.seq_len <= most, "{what}");
+                    // Four warps a block, each with 16 queries of a head.
+                    let groups = launch.grid[0] as usize * 4 / 12 / tiles;
+                    assert!(groups * (most / shape.seq_len) >= shape.batch, "{what}");
                 }
                 Kernel::QkvAttention { form } => {
                     let blocks = qkv_attention::BLOCKS[form];

@@ -137,6 +137,11 @@ impl<'a> Call<'a> {
             Kernel::Direct { gemm } => self.direct(gemm)?,
             Kernel::Shared { form } => self.shared(launch, &SHARED[form])?,
             Kernel::Attention { form, causal } => self.attention(launch, form, causal)?,
+            Kernel::AttentionShort { .. } => {
+                let Shape { batch, seq_len, causal, .. } = self.shape;
+                let counts = [batch as u64, seq_len as u64, u64::from(causal)];
+                Arguments::each(&[parts.qkv, self.att()]).each_more(&counts)
+            }
             Kernel::QkvAttention { .. } => self.qkv_attention(launch)?,
             Kernel::AttentionProj { form } => self.attention_proj(launch, form)?,
             Kernel::Few { weights, tile } => self.few(weights, tile)?,

@@ -3,7 +3,8 @@
 use super::plan::product::Tile;
 use super::plan::shared::{SHARED, SharedTile};
 use super::plan::{
-    self, ATTENTION, ATTENTION_PROJ, Chip, FEW, FEW_IN_FP32, FewWeights, Gemm, Kernel, direct, product, qkv_attention,
+    self, ATTENTION, ATTENTION_PROJ, Chip, FEW, FEW_IN_FP32, FewWeights, Gemm, Kernel, SHORT, direct, product,
+    qkv_attention,
 };
 use crate::cuda::arch::Arch;
 use crate::cuda::exact;
@@ -25,6 +26,7 @@ pub struct Kernels {
     pub shared: [Function; SHARED.len()],
     /// Not causal, causal.
     pub attention: [[Function; ATTENTION.len()]; 2],
+    pub attention_short: [Function; SHORT.len()],
     pub qkv_attention: [Function; qkv_attention::BLOCKS.len()],
     pub attention_proj: [Function; ATTENTION_PROJ.len()],
     /// One per [`FewWeights`].
@@ -58,6 +60,7 @@ impl Kernels {
             gemm_direct: [Function::NONE; 4],
             shared: [Function::NONE; SHARED.len()],
             attention: [[Function::NONE; ATTENTION.len()]; 2],
+            attention_short: [Function::NONE; SHORT.len()],
             qkv_attention: [Function::NONE; qkv_attention::BLOCKS.len()],
             attention_proj: [Function::NONE; ATTENTION_PROJ.len()],
             few: [[Function::NONE; FEW.len()]; 3],
@@ -104,6 +107,9 @@ impl Kernels {
                 kernels.attention[usize::from(causal)][form] = function(Kernel::Attention { form, causal })?;
             }
         }
+        for form in 0..SHORT.len() {
+            kernels.attention_short[form] = function(Kernel::AttentionShort { form })?;
+        }
         for form in 0..SHARED.len() {
             kernels.shared[form] = function(Kernel::Shared { form })?;
         }
@@ -135,6 +141,7 @@ impl Kernels {
             Kernel::Direct { gemm } => self.gemm_direct[gemm as usize],
             Kernel::Shared { form } => self.shared[form],
             Kernel::Attention { form, causal } => self.attention[usize::from(causal)][form],
+            Kernel::AttentionShort { form } => self.attention_short[form],
             Kernel::QkvAttention { form } => self.qkv_attention[form],
             Kernel::AttentionProj { form } => self.attention_proj[form],
             Kernel::Few { weights, tile } => self.few[weights as usize][tile],
@@ -174,6 +181,7 @@ pub fn symbol(kernel: Kernel) -> String {
             };
             format!("attention_{}x{}{blocks}_f16{kind}", form.rows, form.keys)
         }
+        Kernel::AttentionShort { form } => format!("attention_short_{}_f16", SHORT[form]),
         Kernel::QkvAttention { form } => format!("qkv_attention_{}", qkv_attention::BLOCKS[form]),
         Kernel::AttentionProj { form } => {
             let form = &ATTENTION_PROJ[form];
@@ -210,7 +218,7 @@ pub fn what(kernel: Kernel) -> &'static str {
         Kernel::Shared { form } => SHARED[form].gemm.what(),
         Kernel::FcScaled { .. } => Gemm::Fc.what(),
         Kernel::Apart { .. } => Gemm::AttnProj.what(),
-        Kernel::Attention { .. } => "launch of attention",
+        Kernel::Attention { .. } | Kernel::AttentionShort { .. } => "launch of attention",
         Kernel::QkvAttention { .. } => "launch of the QKV product and attention",
         Kernel::AttentionProj { .. } => "launch of attention, its projection and LN2",
         Kernel::Few { .. } | Kernel::FewInFp32 { .. } => "launch of the block for few tokens",

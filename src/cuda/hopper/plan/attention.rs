@@ -106,6 +106,26 @@ pub(super) fn attention(chip: Chip, shape: Shape) -> Launch {
     attention_in(chip, shape, form)
 }
 
+/// Longest sequences in each form of the kernel for short ones (cuda/attention/attention_short_sm90a.cu).
+pub const SHORT: [usize; 2] = [16, 32];
+/// Warps of a block there, each of which has 16 queries of a head.
+const SHORT_WARPS: usize = 4;
+
+/// Attention of short sequences. None: they are longer. A block of the other forms would have one sequence's head, which took 2.3 us however short (H200).
+pub(super) fn short(shape: Shape) -> Option<Launch> {
+    let form = SHORT.iter().position(|&most| shape.seq_len <= most)?;
+    let tiles = shape.batch.div_ceil(SHORT[form] / shape.seq_len) * (SHORT[form] / 16);
+    let blocks = count((tiles * HEADS).div_ceil(SHORT_WARPS));
+    Some(Launch {
+        kernel: Kernel::AttentionShort { form },
+        grid: [blocks, 1, 1],
+        threads: 32 * SHORT_WARPS as u32,
+        shared: 0,
+        working: blocks,
+        cast: NOTHING,
+    })
+}
+
 pub(super) fn time(chip: Chip, shape: Shape) -> usize {
     forms_for(chip, shape).map(|form| form_time(chip, shape, &ATTENTION[form])).min().unwrap_or(0)
 }

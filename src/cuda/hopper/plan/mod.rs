@@ -21,8 +21,8 @@ pub use crate::cuda::block::Gemm;
 use crate::cuda::block::Shape;
 use crate::dims::{D, FFN, QKV};
 pub use attention::{
-    ATTENTION, AttentionForm, DEALT_KEYS, Dealing, FLAG_BYTES, MOST_SHARES, PART_BYTES, UNDEALT_ROWS, attention_forms,
-    attention_in, dealing, row_groups,
+    ATTENTION, AttentionForm, DEALT_KEYS, Dealing, FLAG_BYTES, MOST_SHARES, PART_BYTES, SHORT, UNDEALT_ROWS,
+    attention_forms, attention_in, dealing, row_groups,
 };
 pub use attention_proj::{ATTENTION_PROJ, AttentionProjForm, ROW_TILES};
 pub use cast::{CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, proj_rows_before_fc, qkv_makes_room};
@@ -52,7 +52,7 @@ pub const SHARED_ROWS: usize = 256;
 
 /// A compiled kernel. `CastLayernorm` is the first of a call from the caller's weights, `LayernormVectors` where nothing is cast beside it, `Layernorm` of a
 /// prepared block's; `Apart` is the attention projection for weights that LN2 is folded into, whose blocks do not wait for each other, `FcScaled` FC behind
-/// it; `QkvAttention` is QKV and attention in one.
+/// it; `QkvAttention` is QKV and attention in one, `AttentionShort` attention of short sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "named after cuda/, where `Few` is `small`")]
 pub enum Kernel {
@@ -63,6 +63,7 @@ pub enum Kernel {
     Direct { gemm: Gemm },
     Shared { form: usize },
     Attention { form: usize, causal: bool },
+    AttentionShort { form: usize },
     QkvAttention { form: usize },
     AttentionProj { form: usize },
     Apart { tile: usize },
@@ -182,7 +183,7 @@ fn many(chip: Chip, shape: Shape) -> Vec<Launch> {
         let [projection, fc] = product::apart(chip, rows);
         let mut launches = vec![layernorm(rows), product(Gemm::Qkv)];
         if shape.seq_len > 1 {
-            launches.push(attention::attention(chip, shape));
+            launches.push(attention::short(shape).unwrap_or_else(|| attention::attention(chip, shape)));
         }
         launches.extend([projection, fc]);
         launches
@@ -233,6 +234,7 @@ pub fn shared_bytes(kernel: Kernel) -> u32 {
         Kernel::CastLayernorm
         | Kernel::LayernormVectors
         | Kernel::Layernorm
+        | Kernel::AttentionShort { .. }
         | Kernel::FewPrepare
         | Kernel::TransposeQkv
         | Kernel::FoldLayernorm2 => 0,
