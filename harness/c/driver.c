@@ -136,6 +136,16 @@ static void check_handle(const solve_api *api, const data *d) {
     expect(worst(d->out, alone, SOLVE_D) <= 1, "a batch of single tokens is tokens alone");
     free(alone);
 
+    /* As a batch of short sequences, whose tokens see no others: the first is what solve makes of it alone. */
+    for (int tokens = 2; tokens <= 20 && tokens <= d->seq_len; tokens += 18) {
+        poison(d);
+        expect_status(api, api->block_forward(block, d->x, d->out, d->seq_len / tokens, tokens, NULL), SOLVE_STATUS_OK, "");
+        float *first = allocate((size_t)tokens * SOLVE_D);
+        api->solve(d->x, first, d->weights, tokens);
+        expect(worst(d->out, first, (size_t)tokens * SOLVE_D) <= 1, "a batch of short sequences is sequences alone");
+        free(first);
+    }
+
     float *weights = allocate(SOLVE_WEIGHTS_LEN);
     fill_weights(weights, 99, d->scale);
     float *fresh = allocate(d->count);

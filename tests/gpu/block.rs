@@ -195,6 +195,40 @@ pub fn prepared(arch: Arch) {
     }
 }
 
+/// Batches of single tokens in turn, none waited for, each with rows of its own: a call sees nothing of those before, which had more rows or fewer. Plainly,
+/// then as graphs or launches that begin early, then in place.
+pub fn single_tokens(arch: Arch) {
+    let host_weights = weights(19);
+    let weights = Memory::of(&host_weights);
+    let options = BlockOptions { max_tokens: 200, ..BlockOptions::default() };
+    let block = Prepared::on(device(arch), &weight_span(&weights), options).expect("create");
+    let calls: Vec<_> = [64, 40, 64, 33, 20, 64, 100, 50, 3, 64, 16, 48]
+        .into_iter()
+        .enumerate()
+        .map(|(number, batch)| {
+            let host_x = Random::new(190 + number as u64).uniforms(batch * D);
+            let wanted = reference(&host_x, &host_weights, batch, 1, false);
+            (batch, Memory::of(&host_x), wanted)
+        })
+        .collect();
+    for time in 0..4 {
+        let outputs: Vec<_> = calls.iter().map(|(batch, ..)| Memory::poisoned(batch * D)).collect();
+        for ((batch, x, _), output) in calls.iter().zip(&outputs) {
+            block.forward(&tokens(x, output, *batch, 1), Stream::LEGACY).expect("forward");
+        }
+        for ((batch, _, wanted), output) in calls.iter().zip(&outputs) {
+            check_block(&output.read(), wanted, &format!("{batch} single tokens, time {time}"));
+            output.check_guards();
+        }
+    }
+    for (batch, x, _) in &calls {
+        block.forward(&tokens(x, x, *batch, 1), Stream::LEGACY).expect("forward in place");
+    }
+    for (batch, x, wanted) in &calls {
+        check_block(&x.read(), wanted, &format!("{batch} single tokens in place"));
+    }
+}
+
 /// The forms of attention that know how long keys are (cuda/attention/lengths_sm90a.cuh), and others
 const LONG: [(usize, bool); 12] = [
     (130, false),

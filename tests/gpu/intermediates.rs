@@ -11,8 +11,8 @@ use solve::cuda::graph::run_steps;
 use solve::cuda::hopper;
 use solve::cuda::hopper::plan::shared::SHARED;
 use solve::cuda::hopper::plan::{
-    ATTENTION, AttentionForm, Chip, FLAG_BYTES, Gemm, Kernel, Launch, UNDEALT_ROWS, attention_forms, attention_in,
-    forward, product,
+    ATTENTION, AttentionForm, Chip, FLAG_BYTES, Gemm, Kernel, Launch, SHORT, UNDEALT_ROWS, attention_forms,
+    attention_in, forward, product,
 };
 use solve::cuda::launch::Step;
 use solve::cuda::memory::copy_in;
@@ -141,6 +141,19 @@ pub fn hopper_forms(arch: Arch) {
         });
     }
     for causal in [false, true] {
+        for seq_len in SHORT.into_iter().flat_map(|most| [most - 5, most]) {
+            // A last group that is not full, where several sequences go into one
+            run(Shape { batch: 31, causal, prepared: true, ..of(seq_len) }, &|_, launch| {
+                matches!(launch.kernel, Kernel::AttentionShort { .. }).then(|| launch.clone())
+            });
+        }
+        run(Shape { batch: 61, causal, prepared: true, ..of(3) }, &|_, launch| {
+            matches!(launch.kernel, Kernel::AttentionShort { .. }).then(|| launch.clone())
+        });
+        // The projection reads V.
+        run(Shape { batch: 101, causal, prepared: true, ..of(1) }, &|_, launch| {
+            matches!(launch.kernel, Kernel::Apart { .. }).then(|| launch.clone())
+        });
         for form in attention_forms(causal) {
             let shapes = match ATTENTION[form] {
                 // A last group of rows of one head and the first two of the next one, and the other way round

@@ -61,6 +61,7 @@ fn main() -> std::process::ExitCode {
         push("block::misaligned", block::misaligned);
         push("block::from_host", block::from_host);
         push("block::prepared", block::prepared);
+        push("block::single_tokens", block::single_tokens);
         push("block::long_keys", block::long_keys);
         push("block::long_query", block::long_query);
         push("block::long_sequence", block::long_sequence);
