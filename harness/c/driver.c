@@ -136,14 +136,19 @@ static void check_handle(const solve_api *api, const data *d) {
     expect(worst(d->out, alone, SOLVE_D) <= 1, "a batch of single tokens is tokens alone");
     free(alone);
 
-    /* As a batch of short sequences, whose tokens see no others: the first is what solve makes of it alone. */
+    /* As a batch of short sequences, whose tokens see no others: the first and the last are what solve makes of them alone. */
     for (int tokens = 2; tokens <= 20 && tokens <= d->seq_len; tokens += 18) {
+        int batch = d->seq_len / tokens;
+        size_t each = (size_t)tokens * SOLVE_D, last = (size_t)(batch - 1) * each;
         poison(d);
-        expect_status(api, api->block_forward(block, d->x, d->out, d->seq_len / tokens, tokens, NULL), SOLVE_STATUS_OK, "");
-        float *first = allocate((size_t)tokens * SOLVE_D);
-        api->solve(d->x, first, d->weights, tokens);
-        expect(worst(d->out, first, (size_t)tokens * SOLVE_D) <= 1, "a batch of short sequences is sequences alone");
-        free(first);
+        expect_status(api, api->block_forward(block, d->x, d->out, batch, tokens, NULL), SOLVE_STATUS_OK, "");
+        expect_written(d->out, (size_t)batch * each, "all short sequences are written");
+        float *sequence = allocate(each);
+        api->solve(d->x, sequence, d->weights, tokens);
+        expect(worst(d->out, sequence, each) <= 1, "the first of a batch of short sequences is a sequence alone");
+        api->solve(d->x + last, sequence, d->weights, tokens);
+        expect(worst(d->out + last, sequence, each) <= 1, "and the last one");
+        free(sequence);
     }
 
     float *weights = allocate(SOLVE_WEIGHTS_LEN);
