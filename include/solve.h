@@ -266,11 +266,11 @@ solve_status solve_block_create(const float *weights,
  * whoever launches them, against each other and against other use of the block. The first call in a process that is captured waits for what
  * other blocks of the device, and solve, still have to do. Host memory is served too, but then the call waits and must not be captured.
  * Blocks that share a stream, and solve with them, are about 1 us a call faster at 256 to 1024 rows than on streams of their own (H200).
- * On Hopper a call of at most 32 tokens (in exact 16), of a block or of solve, made right behind another one on its stream, begins while the
- * kernel before it ends, at the device's highest priority, as long as other streams have no calls of this library. It comes after all that
- * kernel comes after; one that was launched with programmatic stream serialization must have waited itself (griddepcontrol.wait). And no
- * cooperative grid may be launched meanwhile that has this same priority and no room beside the call, nor may others' kernels keep it from
- * multiprocessors for more than 20 s.
+ * On Hopper a call of at most 32 tokens (in exact 16), of a block or of solve, or of at most 64 sequences of one token of a block that is not
+ * exact, made right behind another one on its stream, begins while the kernel before it ends, at the device's highest priority, as long as
+ * other streams have no calls of this library. It comes after all that kernel comes after; one that was launched with programmatic stream
+ * serialization must have waited itself (griddepcontrol.wait). And no cooperative grid may be launched meanwhile that has this same priority
+ * and no room beside the call, nor may others' kernels keep it from multiprocessors for more than 20 s.
  * Where one sequence has numbers that are not finite, others of its batch may come out as NaN, too, and if causal its own earlier tokens.
  * On the CPU: x and output are host memory, stream is null, and output is ready on return.
  *

@@ -342,17 +342,17 @@ fn few_tokens(nvcc: &Path) {
         assert_eq!(uses.len(), forms.len(), "{kind}: {uses:?}");
         for (number, (form, arguments)) in forms.iter().zip(uses).enumerate() {
             // More than 32 rows are multiplied 32 at a time.
-            let tiles = form.rows.min(FEW_ROWS).div_ceil(16);
-            let (halves, single) = (form.rows.div_ceil(8).min(2), form.single);
-            let rows = format!("{}{}", form.rows, if single && form.rows > 1 { "x1" } else { "" });
+            let (rows, single) = (form.rows.min(FEW_ROWS), form.single);
+            let name = format!("{}{}", form.rows, if single && form.rows > 1 { "x1" } else { "" });
             let expected = match kind {
-                "FROM_F32" => format!("{tiles}, {halves}, {rows}"),
-                "FROM_PREPARED" => format!("{tiles}, {halves}, {single}, {rows}"),
-                _ => format!("{single}, {rows}"),
+                "FROM_F32" => name,
+                "FROM_PREPARED" => format!("{rows}, {single}, {name}"),
+                _ => format!("{single}, {name}"),
             };
             assert_eq!(arguments.join(", "), expected, "{kind}");
             for (weights, kernel) in of {
-                let instance = format!("<{tiles}, small::{weights}, {single}>");
+                let rows = if kind == "IN_FP32" { "small::FP32_ROWS".to_owned() } else { rows.to_string() };
+                let instance = format!("<{rows}, small::{weights}, {single}>");
                 let shared = format!("small::Shared{instance}");
                 // Where a call may be computed again, for that as well.
                 let bytes = if kind == "FROM_F32" {

@@ -140,13 +140,13 @@ __device__ __forceinline__ void attention_in_fp32(const float4 (&q)[4], const fl
 
 /* The twelve warps that compute. */
 template <class W, bool SINGLE>
-__device__ __forceinline__ void compute_in_fp32(const Call<W>& call, Shared<1, W, SINGLE>& shared) {
-  using C = Cut<1, W, SINGLE>;
+__device__ __forceinline__ void compute_in_fp32(const Call<W>& call, Shared<FP32_ROWS, W, SINGLE>& shared) {
+  using C = Cut<FP32_ROWS, W, SINGLE>;
   using QkvS = typename C::Qkv;
   using AttnS = typename C::Attn;
   using FcS = typename C::Fc;
   using ProjS = typename C::Proj;
-  constexpr Asked PROJ_ASKED = asked<1, W, SINGLE>();
+  constexpr Asked PROJ_ASKED = asked<Shared<FP32_ROWS, W, SINGLE>>();
   const Place place;
   const int rows = SINGLE ? 1 : call.rows, warp = threadIdx.x / 32, lane = threadIdx.x % 32, t = lane % 4;
   const int row = SINGLE ? 0 : lane / 4, own = 64 * warp;  // this lane's row, this warp's features
@@ -155,12 +155,12 @@ __device__ __forceinline__ void compute_in_fp32(const Call<W>& call, Shared<1, W
 
   cluster_arrive();
   pdl_wait();
-  float4 x[1][4], gamma[4], beta[4];
+  float4 x[4], gamma[4], beta[4];
   if (has_qkv) {
 #pragma unroll
     for (int s = 0; s < 4; ++s) {
       const int k = own + 16 * s + 4 * t;
-      x[0][s] = row < rows ? load_early(call.x + row * D + k) : make_float4(0, 0, 0, 0);
+      x[s] = row < rows ? load_early(call.x + row * D + k) : make_float4(0, 0, 0, 0);
       gamma[s] = W::vector(call.vectors.norm1 + k), beta[s] = W::vector(call.vectors.norm1 + D + k);
     }
   }
@@ -174,7 +174,7 @@ __device__ __forceinline__ void compute_in_fp32(const Call<W>& call, Shared<1, W
     parity ^= 1;
   };
   const auto normalise = [&] {
-    layernorm<1>(x, gamma, beta, shared.moments, [&](int s, int, float4 v) { a.put(s, v); });
+    layernorm(x, gamma, beta, shared.moments, [&](int s, float4 v) { a.put(s, v); });
   };
   const auto receive_chunks = [&](auto& to, const auto& from, int feature) {
     constexpr int CHUNKS = sizeof to / sizeof to[0];
@@ -263,7 +263,7 @@ __device__ __forceinline__ void compute_in_fp32(const Call<W>& call, Shared<1, W
     const int k = own + 16 * s + 4 * t;
     gamma[s] = quad(shared.norm2 + k), beta[s] = quad(shared.norm2 + D + k);
   }
-  receive_chunks(x[0], exchange.x1, own);
+  receive_chunks(x, exchange.x1, own);
   normalise();
   for (int slice = place.wide; slice < FcS::COUNT; slice += place.grid) {
     if (slice != place.wide) next_slice(), take_fc();

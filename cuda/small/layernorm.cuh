@@ -1,10 +1,10 @@
-/* LayerNorm, in two forms. Up to 16 rows every block does all of it for itself, each warp holding 64 of the 768
-   features of all rows in registers, as A fragments want them. Above, that would be too much to read for each: a warp
-   somewhere does a row and sends it round, which takes one exchange more.
+/* LayerNorm, in two forms. Up to 16 rows every block normalises eight of them, each warp holding 64 of the 768
+   features in registers, as A fragments want them. Above, that would be too much to read for each: a warp somewhere
+   does a row and sends it round, which takes one exchange more.
 
-   Value (j, s): row 8 j + g, features 64 warp + 16 s + 4 t ... + 3. Two passes over the registers for a warp's own mean
-   and sum of squared deviations, then the twelve pairs of a row are merged (Chan): nothing is lost to cancellation
-   however far the mean is from zero. */
+   Value s: row g, features 64 warp + 16 s + 4 t ... + 3. Two passes over the registers for a warp's own mean and sum of
+   squared deviations, then the twelve pairs of a row are merged (Chan): nothing is lost to cancellation however far the
+   mean is from zero. */
 #pragma once
 
 #include "common/pack.cuh"
@@ -16,7 +16,7 @@
 namespace small {
 
 struct Moments {
-  float2 part[WARPS][16 + 4];  // mean of 64 features, sum of squared deviations from it; 4 more against bank conflicts
+  float2 part[WARPS][8 + 4];  // mean of 64 features, sum of squared deviations from it; 4 more against bank conflicts
 };
 
 /* Mean and sum of squared deviations of as many numbers here as there (Chan et al., 1983), `half` being half of how
@@ -27,65 +27,51 @@ __device__ __forceinline__ float2 merge(float2 a, float half, int lanes) {
   return make_float2(0.5f * (a.x + b.x), fmaf(d * half, d, a.y + b.y));
 }
 
-/* Of 8 HALVES rows. gamma[s], beta[s]: of features 64 warp + 16 s + 4 t ... + 3. put(s, j, what x[j][s] becomes) */
-template <int HALVES, int J, class Put>
-__device__ __forceinline__ void layernorm(const float4 (&x)[J][4], const float4 (&gamma)[4], const float4 (&beta)[4],
+/* gamma[s], beta[s]: of features 64 warp + 16 s + 4 t ... + 3. put(s, what x[s] becomes) */
+template <class Put>
+__device__ __forceinline__ void layernorm(const float4 (&x)[4], const float4 (&gamma)[4], const float4 (&beta)[4],
                                           Moments& moments, Put put) {
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  float4 d[HALVES][4];  // from the mean of the lane's own 16
-  float own[HALVES];
+  float sums[4], squares[4];
 #pragma unroll
-  for (int j = 0; j < HALVES; ++j) {
-    float sums[4], squares[4];
+  for (int s = 0; s < 4; ++s) sums[s] = (x[s].x + x[s].y) + (x[s].z + x[s].w);
+  const float own = ((sums[0] + sums[1]) + (sums[2] + sums[3])) * (1.0f / 16);  // mean of the lane's
+  float4 d[4];
 #pragma unroll
-    for (int s = 0; s < 4; ++s) sums[s] = (x[j][s].x + x[j][s].y) + (x[j][s].z + x[j][s].w);
-    own[j] = ((sums[0] + sums[1]) + (sums[2] + sums[3])) * (1.0f / 16);
-#pragma unroll
-    for (int s = 0; s < 4; ++s) {
-      d[j][s] = make_float4(x[j][s].x - own[j], x[j][s].y - own[j], x[j][s].z - own[j], x[j][s].w - own[j]);
-      squares[s] =
-          fmaf(d[j][s].x, d[j][s].x, fmaf(d[j][s].y, d[j][s].y, fmaf(d[j][s].z, d[j][s].z, d[j][s].w * d[j][s].w)));
-    }
-    const float2 part =
-        merge(merge(make_float2(own[j], (squares[0] + squares[1]) + (squares[2] + squares[3])), 8, 1), 16, 2);
-    if (t == 0) moments.part[warp][8 * j + g] = part;
+  for (int s = 0; s < 4; ++s) {
+    d[s] = make_float4(x[s].x - own, x[s].y - own, x[s].z - own, x[s].w - own);
+    squares[s] = fmaf(d[s].x, d[s].x, fmaf(d[s].y, d[s].y, fmaf(d[s].z, d[s].z, d[s].w * d[s].w)));
   }
+  const float2 lane = make_float2(own, (squares[0] + squares[1]) + (squares[2] + squares[3]));
+  const float2 whole = merge(merge(lane, 8, 1), 16, 2);  // of the warp
+  if (t == 0) moments.part[warp][g] = whole;
   named_barrier_sync(COMPUTING, THREADS);
+  float2 part[3];  // lane t takes every fourth warp's
 #pragma unroll
-  for (int j = 0; j < HALVES; ++j) {
-    float2 part[3];  // lane t takes every fourth warp's
+  for (int w = 0; w < 3; ++w) part[w] = moments.part[4 * w + t][g];
+  const float mean = ((part[0].x + part[1].x) + part[2].x) * (1.0f / 3);
+  float square = (part[0].y + part[1].y) + part[2].y;
 #pragma unroll
-    for (int w = 0; w < 3; ++w) part[w] = moments.part[4 * w + t][8 * j + g];
-    const float mean = ((part[0].x + part[1].x) + part[2].x) * (1.0f / 3);
-    float squares = (part[0].y + part[1].y) + part[2].y;
-#pragma unroll
-    for (int w = 0; w < 3; ++w) squares = fmaf(64.0f * (part[w].x - mean), part[w].x - mean, squares);
-    const float2 row = merge(merge(make_float2(mean, squares), 96, 1), 192, 2);
-    float scale;
-    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(scale) : "f"(fmaf(row.y, 1.0f / D, LN_EPS)));
-    const float shift = (own[j] - row.x) * scale;
-#pragma unroll
-    for (int s = 0; s < 4; ++s) {
-      const float4 v = d[j][s];
-      put(s, j,
-          make_float4(fmaf(fmaf(v.x, scale, shift), gamma[s].x, beta[s].x),
-                      fmaf(fmaf(v.y, scale, shift), gamma[s].y, beta[s].y),
-                      fmaf(fmaf(v.z, scale, shift), gamma[s].z, beta[s].z),
-                      fmaf(fmaf(v.w, scale, shift), gamma[s].w, beta[s].w)));
-    }
-  }
-}
-
-/* The same as fragments: a[s][0] of step s. */
-template <int HALVES>
-__device__ __forceinline__ void layernorm(const float4 (&x)[2][4], const float4 (&gamma)[4], const float4 (&beta)[4],
-                                          Moments& moments, uint32_t (&a)[4][1][4]) {
+  for (int w = 0; w < 3; ++w) square = fmaf(64.0f * (part[w].x - mean), part[w].x - mean, square);
+  const float2 row = merge(merge(make_float2(mean, square), 96, 1), 192, 2);
+  float scale;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(scale) : "f"(fmaf(row.y, 1.0f / D, LN_EPS)));
+  const float shift = (own - row.x) * scale;
 #pragma unroll
   for (int s = 0; s < 4; ++s)
+    put(s, make_float4(fmaf(fmaf(d[s].x, scale, shift), gamma[s].x, beta[s].x),
+                       fmaf(fmaf(d[s].y, scale, shift), gamma[s].y, beta[s].y),
+                       fmaf(fmaf(d[s].z, scale, shift), gamma[s].z, beta[s].z),
+                       fmaf(fmaf(d[s].w, scale, shift), gamma[s].w, beta[s].w)));
+}
+
+/* The same as fragments: a[s][0] of step s, whose other eight rows are zeros. */
+__device__ __forceinline__ void layernorm(const float4 (&x)[4], const float4 (&gamma)[4], const float4 (&beta)[4],
+                                          Moments& moments, uint32_t (&a)[4][1][4]) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) a[s][0][i] = 0;
-  layernorm<HALVES>(x, gamma, beta, moments, [&](int s, int j, float4 v) {
-    a[s][0][j] = pack_half2(v.x, v.y), a[s][0][j + 2] = pack_half2(v.z, v.w);
+  for (int s = 0; s < 4; ++s) a[s][0][1] = a[s][0][3] = 0;
+  layernorm(x, gamma, beta, moments, [&](int s, float4 v) {
+    a[s][0][0] = pack_half2(v.x, v.y), a[s][0][2] = pack_half2(v.z, v.w);
   });
 }
 

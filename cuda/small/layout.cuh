@@ -60,22 +60,25 @@ struct Slice {
   static __device__ __forceinline__ int column(int slice) { return M::FIRST + slice / SPLITS * WIDTH; }
 };
 
-/* The cuts for MT tiles of 16 rows. The two blocks of a cluster have the halves of proj's K. Up to 16 rows each block
-   normalises all rows for itself. Above, work is divided so that the activations a block reads stay few, at the price
-   of more exchanges: the attention projection, if there is one, is split, its sums meeting in the workspace, and a row is
-   normalised once and sent round. SINGLE: sequences of one token. */
-template <int MT, class W, bool SINGLE>
+/* The cuts for up to ROWS rows. The two blocks of a cluster have the halves of proj's K. Up to 8 rows each block reads
+   all other activations for itself. Above, work is divided so that they stay few, at the price of more exchanges. Up to
+   16, the blocks of a cluster are PAIRED in what comes before, too: each normalises eight rows for both and has the
+   heads of half of the attention projection's K. Beyond, that is SPLIT further, its sums meeting in the workspace, and
+   a row is normalised once and sent round. SINGLE: sequences of one token, which need no attention. */
+template <int ROWS, class W, bool SINGLE>
 struct Cut {
+  using Weights = W;
+  static constexpr int MT = ROWS > 16 ? 2 : 1, HALVES = ROWS > 8 ? 2 : 1;  // tiles of 16 rows; halves of one
   static constexpr bool FP32 = W::FP32, WATCHED = W::WATCHED, IN_FP32 = FP32 && !WATCHED;
-  static constexpr bool SPLIT = MT > 1, MERGED = SINGLE && !FP32;
+  static constexpr bool SPLIT = ROWS > 16, PAIRED = ROWS == 16, MERGED = SINGLE && !FP32;
   static_assert(!SINGLE || !SPLIT || MERGED);
   static constexpr int PASSES = MERGED && SPLIT ? MAX_SINGLES / (16 * MT) : 1;  // over 16 MT rows
   // How slices come (pace.cuh): in parts of 6 to 16 KB, so many ahead
-  static constexpr int WIDE = 6, NARROW = FP32 ? 3 : 1, AHEAD = SPLIT ? 2 : IN_FP32 ? 3 : 4;
+  static constexpr int WIDE = 6, NARROW = FP32 ? 3 : 1, AHEAD = SPLIT ? 2 : IN_FP32 || (FP32 && PAIRED) ? 3 : 4;
   static constexpr int UNROLL = SPLIT ? 1 : MOST_PARTS;
   using OneToken = Slice<std::conditional_t<FP32, Values, Merged>, D, 8, NARROW>;
   using Qkv = std::conditional_t<SINGLE, OneToken, Slice<small::Qkv, D, COLS, WIDE>>;
-  using Attn = Slice<small::Attn, SPLIT ? D / 4 : D, SPLIT ? COLS : 8, NARROW>;
+  using Attn = Slice<small::Attn, SPLIT ? D / 4 : PAIRED ? D / 2 : D, SPLIT ? COLS : PAIRED ? PAIR_COLS : 8, NARROW>;
   using Fc = Slice<small::Fc, D, COLS, WIDE>;
   using Proj = Slice<small::Proj, FFN / 2, PAIR_COLS, WIDE>;
 };

@@ -25,10 +25,12 @@ __device__ __forceinline__ void zero(float (&sums)[MT][TILES][4]) {
       for (int i = 0; i < 4; ++i) sums[m][u][i] = 0;
 }
 
-/* What of a slice's result this thread finishes: two columns of a row, if that row is there. */
+/* What of a slice's result this thread finishes: two columns of a row, if that row is there, `place` in the product,
+   where row r is in place r ^ turn. */
 template <class S>
 struct Pair {
-  int row = threadIdx.x / (S::WIDTH / 2), c = threadIdx.x % (S::WIDTH / 2) * 2;
+  int place = threadIdx.x / (S::WIDTH / 2), row, c = threadIdx.x % (S::WIDTH / 2) * 2;
+  explicit __device__ __forceinline__ Pair(int turn = 0) : row(place ^ turn) {}
 };
 
 /* A warp's part of a slice, as the B of STEPS steps of the MMA. Where registers allow it is taken before the
@@ -145,16 +147,16 @@ __device__ __forceinline__ void receive_fragments(const Blocked<__half, D>& h, i
   for (int s = 0; s < FEATURES / 16; ++s) fragments<MT>(a[s], in[s / 2], s % 2);
 }
 
-/* a W + bias, `a` being this warp's share: QKV and FC. `finish` gets row, column and the sum of two columns, scaled by
-   what follows the bias where the matrix is Merged.
+/* a W + bias, `a` being this warp's share, of row r in place r ^ turn: QKV and FC. `finish` gets row, column and the sum
+   of two columns, scaled by what follows the bias where the matrix is Merged.
 
    Here and below: what a copy brings is read behind the wait for it and in front of the next named barrier, behind
    which racecheck no longer knows of that wait. The bias comes with the first part. */
 template <int HALVES, class S, class W, int MT, int STEPS, class Finish>
 __device__ __forceinline__ void dense(const uint32_t (&a)[STEPS][MT][4], const Fragments<S, W, STEPS>& weights,
                                       Summands area, const float* bias_at, uint64_t* arrived, uint32_t parity,
-                                      int slice, int rows, Finish finish) {
-  const Pair<S> mine;
+                                      int slice, int turn, int rows, Finish finish) {
+  const Pair<S> mine(turn);
   float sums[MT][S::TILES][4];
   zero(sums);
 #pragma unroll
@@ -166,7 +168,7 @@ __device__ __forceinline__ void dense(const uint32_t (&a)[STEPS][MT][4], const F
   lay_down<HALVES>(area.of(threadIdx.x / 32), sums);
   computing_sync();
   if (mine.row < rows) {
-    const float2 sum = pick_up<WARPS>(area.first + mine.row * S::WIDTH + mine.c, area.stride);
+    const float2 sum = pick_up<WARPS>(area.first + mine.place * S::WIDTH + mine.c, area.stride);
     finish(mine.row, S::column(slice) + mine.c,
            make_float2(fmaf(sum.x, scale.x, bias.x), fmaf(sum.y, scale.y, bias.y)));
   }
@@ -178,52 +180,62 @@ template <class S, class W, int MT, int HALVES, class Shared, class Received>
 __device__ __forceinline__ void attend(Shared& shared, uint64_t* arrived, uint32_t parity, Exchange& exchange,
                                        const float* x, int slice, int rows, int seq_len, bool causal, WatchOf<W>& watch,
                                        Received received) {
+  using C = typename Shared::C;
   constexpr int HEADS_HERE = S::ROWS / HEAD_DIM;
   const int warp = threadIdx.x / 32, head = warp / MT,
             tile = warp % MT;  // of the slice's heads, if one; of the queries
+  const bool has_head = HEADS_HERE * MT == WARPS || head < HEADS_HERE;
   const int split = S::split(slice), column = S::column(slice);
   const Pair<S> mine;
-  float2 residual = make_float2(0, 0);
-  if (S::SPLITS == 1 && mine.row < rows) residual = load_early_pair(x + mine.row * D + column + mine.c);
-  uint32_t a[4][1][4];
   Fragments<S, W, 4> weights;
-  float2 bias;
-  if constexpr (MT == 1) {
-    barrier_wait(arrived + HEAD_DIM * head / S::PART_ROWS, parity);
-    weights.take(shared.attn, 4 * head), weights.pin();
-    barrier_wait(arrived, parity);
-    bias = pair(shared.b_attn + mine.c);
-  }
-  const int query = 16 * tile + threadIdx.x % 32 / 4;
-  const Keys keys[2] = {Keys(query, rows, seq_len, causal), Keys(query + 8, rows, seq_len, causal)};
-  Operands<MT> in;
-  if constexpr (MT == 1)
-    load_operands<HALVES>(in, exchange, head, rows);
-  else
-    load_operands<MT, HEADS_HERE, Shared::K_PITCH, Shared::V_PITCH>(in, exchange, split * HEADS_HERE, head, 16 * tile,
-                                                                    rows, shared.staged_k(), shared.staged_v());
-  received();
-  if (head < HEADS_HERE) attention<MT, HALVES>(in, keys, reinterpret_cast<uint32_t(&)[4][4]>(a));
-  if (head < HEADS_HERE) {
+  const auto multiply_head = [&](const Operands<MT>& in, const Keys(&keys)[2]) {
+    uint32_t a[4][1][4];
+    attention<MT, HALVES>(in, keys, reinterpret_cast<uint32_t(&)[4][4]>(a));
     float sums[1][S::TILES][4];
     zero(sums);
     if constexpr (MT > 1)
       barrier_wait(arrived + HEAD_DIM * head / S::PART_ROWS, parity), weights.take(shared.attn, 4 * head);
 #pragma unroll
     for (int s = 0; s < 4; ++s) multiply(sums, a[s], weights.b[s]);
-    lay_down<HALVES>(shared.attn_sums[warp], sums);
+    lay_down<HALVES, W::template IN_PAIRS<S>>(shared.attn_sums[warp], sums);
+  };
+  const int query = 16 * tile + threadIdx.x % 32 / 4;
+  float2 residual = make_float2(0, 0), bias;
+  if constexpr (MT == 1) {
+    if (mine.row < rows) residual = load_early_pair(x + mine.row * D + column + mine.c);
+    if (has_head) {
+      barrier_wait(arrived + HEAD_DIM * head / S::PART_ROWS, parity);
+      weights.take(shared.attn, 4 * head), weights.pin();
+    }
+    barrier_wait(arrived, parity);
+    bias = pair(shared.b_attn + mine.c);
+    if (has_head) {
+      const Keys keys[2] = {Keys(query, rows, seq_len, causal), Keys(query + 8, rows, seq_len, causal)};
+      Operands<MT> in;
+      load_operands<HALVES>(in, exchange, split * HEADS_HERE + head, rows);
+      received();
+      multiply_head(in, keys);
+    } else {
+      received();
+    }
+  } else {
+    const Keys keys[2] = {Keys(query, rows, seq_len, causal), Keys(query + 8, rows, seq_len, causal)};
+    Operands<MT> in;
+    load_operands<MT, HEADS_HERE, Shared::K_PITCH, Shared::V_PITCH>(in, exchange, split * HEADS_HERE, head, 16 * tile,
+                                                                    rows, shared.staged_k(), shared.staged_v());
+    received();
+    if (has_head) multiply_head(in, keys);
   }
   computing_sync();
   if (mine.row < rows) {
     constexpr int STRIDE = sizeof shared.attn_sums[0] / 4;
-    const float2 sum =
-        pick_up<HEADS_HERE>(shared.attn_sums[mine.row / 16] + mine.row % 16 * S::WIDTH + mine.c, MT * STRIDE);
-    if constexpr (S::SPLITS == 1)
-      send(exchange.x1.at(mine.row, column + mine.c), add(add(sum, bias), residual));
-    else
+    float2 sum = pick_up<HEADS_HERE>(shared.attn_sums[mine.row / 16] + mine.row % 16 * S::WIDTH + mine.c, MT * STRIDE);
+    if constexpr (C::SPLIT)
       send(&exchange.attn_sums[split][mine.row][column + mine.c], sum);
+    else if (!C::PAIRED || shared.attn_peer.meet(sum, parity, split, mine.row, mine.c, rows))
+      send(exchange.x1.at(mine.row, column + mine.c), add(add(sum, bias), residual));
   }
-  if (head < HEADS_HERE) watch.look(weights);
+  if (has_head) watch.look(weights);
 }
 
 /* The row of x1 from its summands, in their order, and `base`, x + bias, in shared memory; this lane's part, which is

@@ -41,10 +41,11 @@ struct Place {
    received, and W_attn has been taken; or when they are used up. Else behind the others, but up to 16 rows when x1 has
    been received, so that it comes under LN2 and FC, not under an exchange: 8 rows -0.25, 12 -0.5, 16 0 (H100). */
 enum Asked { AT_ONCE, WITH_QKV, BEHIND_ATTENTION, WITH_X1 };
-template <int MT, class W, bool SINGLE>
+template <class Shared>
 __host__ __device__ constexpr Asked asked() {
-  if (W::FP32 && SINGLE) return AT_ONCE;
-  return W::FP32 ? (MT > 1 ? BEHIND_ATTENTION : WITH_QKV) : (MT > 1 ? AT_ONCE : WITH_X1);
+  using C = typename Shared::C;
+  if (C::FP32 && !Shared::PROJ_IN_QKV) return AT_ONCE;
+  return C::FP32 ? (C::SPLIT ? BEHIND_ATTENTION : WITH_QKV) : (C::SPLIT ? AT_ONCE : WITH_X1);
 }
 
 template <class S>
@@ -54,9 +55,9 @@ __device__ __forceinline__ int slices_from(int first) {
 
 /* Raises the alarms that follow from what all threads have laid down of fp32 weights. Those of W_attn are seen by each
    of the MT warps that share a head. Returns in one lane whether there is one. */
-template <int MT, class W, bool SINGLE>
-__device__ __forceinline__ bool report_all(Shared<MT, W, SINGLE>& shared, const Place& place, unsigned* alarms) {
-  using C = Cut<MT, W, SINGLE>;
+template <class Shared>
+__device__ __forceinline__ bool report_all(Shared& shared, const Place& place, unsigned* alarms) {
+  using C = typename Shared::C;
   using QkvS = typename C::Qkv;
   using AttnS = typename C::Attn;
   using FcS = typename C::Fc;
@@ -65,7 +66,7 @@ __device__ __forceinline__ bool report_all(Shared<MT, W, SINGLE>& shared, const 
     using S = decltype(slice);
     return slices_from<S>(first) * S::ROWS * S::WIDTH * times;
   };
-  const int qkv = count(QkvS(), place.wide, 1), attn = count(AttnS(), place.narrow(), MT),
+  const int qkv = count(QkvS(), place.wide, 1), attn = count(AttnS(), place.narrow(), C::MT),
             fc = count(FcS(), place.wide, 1), proj = count(ProjS(), place.narrow(), 1);
   bool loud = false;
   // Rolled: unrolled it ended 2.5 us behind all others (H200), as cold code of one warp
@@ -77,9 +78,9 @@ __device__ __forceinline__ bool report_all(Shared<MT, W, SINGLE>& shared, const 
   return loud || shared.loud;
 }
 
-template <int MT, class W, bool SINGLE>
-__device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGLE>& shared) {
-  using C = Cut<MT, W, SINGLE>;
+template <class W, class Shared>
+__device__ __forceinline__ void produce(const Call<W>& call, Shared& shared) {
+  using C = typename Shared::C;
   using QkvS = typename C::Qkv;
   using AttnS = typename C::Attn;
   using FcS = typename C::Fc;
@@ -109,7 +110,7 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGL
       bring(slice, later_slices);
     }
   };
-  constexpr Asked PROJ_ASKED = asked<MT, W, SINGLE>();
+  constexpr Asked PROJ_ASKED = asked<Shared>();
   const auto bring_first_proj = [&] {
     if (PROJ_ASKED != AT_ONCE) named_barrier_sync(PROJ, BLOCK);
     // All that was asked for has arrived, some of it in phases that may have gone where the block has several slices
@@ -124,6 +125,7 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGL
       for (int i = 0; i < MOST_PARTS; ++i) mbarrier_init(shared_address(bars + i), W::ARRIVALS);
     mbarrier_init(shared_address(&shared.norm2_arrived), W::ARRIVALS);
     for (auto& peer : shared.peer) peer.init();
+    if constexpr (C::PAIRED) shared.attn_peer.init(), shared.peer_rows.init();
     for (uint64_t& bar : shared.watched) mbarrier_init(shared_address(&bar), THREADS);
     fence_mbarrier_init();
     shared.loud = 0;
@@ -134,6 +136,7 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGL
   pdl_wait();  // the call before may still be running (src/cuda/lone.rs)
   pdl_launch();
   named_barrier_sync(ASKED, BLOCK);  // not before: it would delay LN1's input
+  if constexpr (C::PAIRED) cluster_wait();  // where the others do, for racecheck takes it for a place where all meet
   const Epoch last = call.workspace.epoch[blockIdx.x];
   if (place.wide < QkvS::COUNT) bring_qkv(place.wide, first_slices);
   W::bring_norm(shared.norm2, call.vectors.norm2, &shared.norm2_arrived);
@@ -146,10 +149,10 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared<MT, W, SINGL
   if constexpr (W::WATCHED) Verdict(*call.again, last.watched).clear_other();
   if (elect_one()) note_call<C>(call.workspace, last, call.rows);
 
-  if constexpr (!C::MERGED) bring_next(place.narrow(), AttnS::COUNT, bring_attn);
+  if constexpr (!C::MERGED) bring_next(place.narrow(), AttnS::COUNT, bring_attn, C::PAIRED);
   if constexpr (PROJ_ASKED != AT_ONCE) bring_first_proj();
   bring_next(place.wide, FcS::COUNT, bring_fc);
-  cluster_wait();  // all have arrived long before, but racecheck takes it for a place where all threads meet
+  if constexpr (!C::PAIRED) cluster_wait();
   bring_next(place.narrow(), ProjS::COUNT, bring_proj, true);
 
   if constexpr (W::WATCHED) {

@@ -16,9 +16,10 @@ struct Summands {
   __device__ __forceinline__ float* of(int depth) const { return first + depth * stride; }
 };
 
-template <int MT, class W, bool SINGLE>
+template <int ROWS, class W, bool SINGLE>
 struct Shared {
-  using C = Cut<MT, W, SINGLE>;
+  using C = Cut<ROWS, W, SINGLE>;
+  static constexpr int MT = C::MT;
   using Element = typename W::Element;
   template <class S>
   static constexpr int SIZE = S::ROWS * S::WIDTH;
@@ -39,12 +40,14 @@ struct Shared {
   static_assert(!(TIGHT && MT > 1) || STAGED * 2 <= SIZE<typename C::Qkv> * 4);
   alignas(128) float sums_area[TIGHT ? 32 : MT > 1 && STAGED / 2 > WARPS* SUMS ? STAGED / 2 : WARPS* SUMS];
   // Of each warp, in fp32 (fp32.cuh) its features of the rows and of V
-  alignas(128) float attn_sums[WARPS][!C::IN_FP32 ? 16 * C::Attn::WIDTH : SINGLE ? C::Attn::WIDTH : 2 * FP32_ROWS * 64];
+  static constexpr int OF_A_WARP = !C::IN_FP32 ? 16 * C::Attn::WIDTH : SINGLE ? C::Attn::WIDTH : 2 * FP32_ROWS * 64;
+  alignas(128) float attn_sums[C::Attn::ROWS / HEAD_DIM * MT][OF_A_WARP];
   alignas(128) float norm2[2 * D];                               // gamma, beta
   alignas(128) float2 seen[W::WATCHED ? 4 : 1][W::WATCHED ? THREADS : 1];  // of each matrix by each thread (watch.cuh)
   alignas(16) float base[C::IN_FP32 ? 4 : D];  // of the row that is being put together, above 16 rows
   alignas(16) float b_qkv[COLS], b_attn[COLS], b_fc[COLS], b_proj[COLS];
-  alignas(16) PeerSums<MT> peer[C::PASSES];
+  alignas(16) PeerSums<MT> peer[C::PASSES], attn_peer;
+  alignas(16) PeerRows<C::PAIRED> peer_rows;
   Moments moments;
   uint64_t qkv_arrived[MOST_PARTS], attn_arrived[MOST_PARTS], fc_arrived[MOST_PARTS], proj_arrived[MOST_PARTS];
   uint64_t norm2_arrived;

@@ -21,52 +21,52 @@ static_assert(sizeof(small::Workspace) == 3000320 && sizeof(small::Prepared) == 
 
 #define KERNEL extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(small::BLOCK, 1)
 
-#define FROM_F32(MT, HALVES, ROWS)                                                                                     \
+#define FROM_F32(ROWS)                                                                                                 \
   KERNEL small_f32_##ROWS(const float* x, float* output, const float* weights, small::Workspace* workspace, int rows,  \
       int seq_len, int causal, float* x_copy,                                                                          \
       const __grid_constant__ small::Fp32Weights::Matrices maps,                                                       \
       const __grid_constant__ ExactArgs again) {                                                                       \
-    small::block<MT, HALVES, false, small::Fp32Weights>(                                                               \
+    small::block<ROWS, false, small::Fp32Weights>(                                                                     \
         {x, output, maps, vectors_of(weights), *workspace, rows, seq_len, causal != 0, x_copy, &again});               \
   }                                                                                                                    \
   KERNEL small_f32_unaligned_##ROWS(                                                                                   \
       const float* x, float* output, const float* weights, small::Workspace* workspace, int rows, int seq_len,         \
       int causal, float* x_copy, const __grid_constant__ ExactArgs again) {                                            \
     const small::UnalignedWeights::Matrices from{weights};                                                             \
-    small::block<MT, HALVES, false, small::UnalignedWeights>(                                                          \
+    small::block<ROWS, false, small::UnalignedWeights>(                                                                \
         {x, output, from, vectors_of(weights), *workspace, rows, seq_len, causal != 0, x_copy, &again});               \
   }
 
-#define FROM_PREPARED(MT, HALVES, SINGLE, ROWS)                                                                        \
-  KERNEL small_prepared_##ROWS(const float* x, float* output, const small::Prepared* p, small::Workspace* workspace,   \
+#define FROM_PREPARED(ROWS, SINGLE, NAME)                                                                              \
+  KERNEL small_prepared_##NAME(const float* x, float* output, const small::Prepared* p, small::Workspace* workspace,   \
       int rows, int seq_len, int causal, float* x_copy) {                                                              \
     const small::PackedWeights::Matrices from{p};                                                                      \
-    small::block<MT, HALVES, SINGLE, small::PackedWeights>(                                                            \
+    small::block<ROWS, SINGLE, small::PackedWeights>(                                                                  \
         {x, output, from, vectors_of(*p, SINGLE), *workspace, rows, seq_len, causal != 0, x_copy, nullptr});           \
   }
 
 #define IN_FP32(SINGLE, ROWS)                                                                                          \
   KERNEL small_fp32_##ROWS(const float* x, float* output, const float* weights, small::Workspace* workspace, int rows, \
       int seq_len, int causal, const __grid_constant__ small::ExactWeights::Matrices maps) {                           \
-    small::block<1, 1, SINGLE, small::ExactWeights>(                                                                   \
+    small::block<small::FP32_ROWS, SINGLE, small::ExactWeights>(                                                       \
         {x, output, maps, vectors_of(weights), *workspace, rows, seq_len, causal != 0, nullptr, nullptr});             \
   }                                                                                                                    \
   KERNEL small_fp32_unaligned_##ROWS(                                                                                  \
       const float* x, float* output, const float* weights, small::Workspace* workspace, int rows, int seq_len,         \
       int causal) {                                                                                                    \
     const small::UnalignedExactWeights::Matrices from{weights};                                                        \
-    small::block<1, 1, SINGLE, small::UnalignedExactWeights>(                                                          \
+    small::block<small::FP32_ROWS, SINGLE, small::UnalignedExactWeights>(                                              \
         {x, output, from, vectors_of(weights), *workspace, rows, seq_len, causal != 0, nullptr, nullptr});             \
   }
 
-FROM_F32(1, 1, 8)
-FROM_F32(1, 2, 16)
-FROM_F32(2, 2, 32)
-FROM_PREPARED(1, 1, true, 8x1)
-FROM_PREPARED(1, 2, true, 16x1)
-FROM_PREPARED(2, 2, true, 64x1)
-FROM_PREPARED(1, 1, false, 8)
-FROM_PREPARED(1, 2, false, 16)
-FROM_PREPARED(2, 2, false, 32)
+FROM_F32(8)
+FROM_F32(16)
+FROM_F32(32)
+FROM_PREPARED(8, true, 8x1)
+FROM_PREPARED(16, true, 16x1)
+FROM_PREPARED(32, true, 64x1)
+FROM_PREPARED(8, false, 8)
+FROM_PREPARED(16, false, 16)
+FROM_PREPARED(32, false, 32)
 IN_FP32(true, 1)
 IN_FP32(false, 8)

@@ -62,9 +62,9 @@ const fn per_row(arch: Arch) -> [usize; 3] {
 const STATISTICS: usize = 192;
 /// Bytes of the squares of each head's longest query and key, a line each.
 const LONGEST_ROWS: usize = 2 * HEADS * 128;
-/// Tiles that hang over the last row write statistics of rows that do not exist, and read what is behind it in h, att and f. So these have room for whole
-/// tiles of 128 rows; QKV's and FC's of up to 256 rows read on into what lies behind h, and proj's of up to 208 into what lies behind f, statistics and
-/// `x_copy`.
+/// Tiles that hang over the last row write statistics of rows that do not exist, and read what is behind it in h, att, f and, of single tokens' V, qkv. So
+/// these have room for whole tiles of 128 rows; QKV's and FC's of up to 256 rows read on into what lies behind h, and proj's of up to 208 into what lies
+/// behind f, statistics and `x_copy`.
 const TILE_ROWS: usize = 128;
 
 const _: () = assert!((packed::LEN * F16).is_multiple_of(256) && (vectors::LEN * F32).is_multiple_of(256));

@@ -1,7 +1,7 @@
 //! Which Hopper kernels serve a call and on which grids: pure numbers, tested without a GPU.
 //!
-//! Up to [`FEW_ROWS`] rows one resident kernel computes the block. Above, six kernels, or five while attention fits into the kernel of its projection, or
-//! where it is in one with QKV.
+//! Up to [`FEW_ROWS`] rows, or [`MOST_SINGLES`] single tokens of a handle, one resident kernel computes the block. Above, six kernels; five while attention
+//! fits into the kernel of its projection, where it is in one with QKV, and where single tokens need none.
 //! From the caller's weights the products read them as they are up to [`DIRECT_ROWS`] rows, where none is read twice; QKV and FC, two blocks of which share
 //! what they convert, up to [`SHARED_ROWS`]; either only on a chip that has room at once for all blocks that wait for each other. All other products read fp16
 //! weights, each in the tile whose waves of blocks take the least time, and SMs that a kernel leaves idle cast weights for those after it.
@@ -42,7 +42,7 @@ pub struct Chip {
     pub heads: [usize; qkv_attention::BLOCKS.len()],
 }
 
-/// Rows up to which the one resident kernel is the faster way; measured on an H200.
+/// Rows up to which the one resident kernel is the faster way, but for single tokens of a handle ([`is_few`]); measured on an H200.
 pub const FEW_ROWS: usize = 32;
 
 /// Rows up to which all products read the caller's fp32 weights, and QKV and FC do; measured on an H200 and on an H100.
