@@ -270,7 +270,8 @@ solve_status solve_block_create(const float *weights,
  * exact, made right behind another one on its stream, begins while the kernel before it ends, at the device's highest priority, as long as
  * other streams have no calls of this library. It comes after all that kernel comes after; one that was launched with programmatic stream
  * serialization must have waited itself (griddepcontrol.wait). And no cooperative grid may be launched meanwhile that has this same priority
- * and no room beside the call, nor may others' kernels keep it from multiprocessors for more than 20 s.
+ * and no room beside the call, nor may others' kernels keep it from multiprocessors for more than 20 s. A captured call that is not exact, of
+ * any length, begins while the kernel before it in its graph ends; what that must have waited for is the same.
  * Where one sequence has numbers that are not finite, others of its batch may come out as NaN, too, and if causal its own earlier tokens.
  * On the CPU: x and output are host memory, stream is null, and output is ready on return.
  *

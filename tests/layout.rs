@@ -355,10 +355,10 @@ fn few_tokens(nvcc: &Path) {
                 let instance = format!("<{rows}, small::{weights}, {single}>");
                 let shared = format!("small::Shared{instance}");
                 // Where a call may be computed again, for that as well.
-                let bytes = if kind == "FROM_F32" {
-                    format!("small::SHARED_BYTES<{shared}>")
-                } else {
+                let bytes = if kind == "IN_FP32" {
                     format!("sizeof({shared})")
+                } else {
+                    format!("small::SHARED_BYTES<{shared}>")
                 };
                 equal.push((bytes, shared_bytes(kernel(number)) as usize));
                 if *weights == "PackedWeights" {
@@ -470,7 +470,7 @@ fn exact_forms(nvcc: &Path) {
         let prepared = prepared.into_iter().filter(|_| arch == Arch::Sm90a);
         // What src/cuda/exact/mod.rs writes into the arguments.
         let arguments = [
-            ("sizeof(ExactArgs)", 72),
+            ("sizeof(ExactArgs)", 8 * exact::WORDS),
             ("offsetof(ExactArgs, weights)", 16),
             ("offsetof(ExactArgs, alarms)", 32),
             ("offsetof(ExactArgs, seq_len)", 44),

@@ -269,7 +269,8 @@ __device__ __forceinline__ void block(const Call<W>& call) {
     compute_in_fp32(call, shared);
   else
     compute(call, shared);
-  if constexpr (W::WATCHED) {
+  if constexpr (!Cut<ROWS, W, SINGLE>::IN_FP32) {
+    if (!call.is_judged()) return;
     __syncthreads();
     if (shared.again) compute_again(*call.again, call.x_copy != nullptr, shared);
   }

@@ -20,7 +20,10 @@ struct Call {
   int rows, seq_len;
   bool causal;
   float* x_copy;           // or null: x once more
-  const ExactArgs* again;  // of weights that are watched: the same call for exact_few_sm90a.cuh
+  const ExactArgs* again;  // but of products in fp32: the same call for exact_few_sm90a.cuh
+
+  // Whether it may have to be computed again. Of prepared weights the host may know that it must not, and gives no alarms.
+  __device__ __forceinline__ bool is_judged() const { return W::WATCHED || again->alarms != nullptr; }
 };
 
 /* The first slices of this block; the next ones follow at a distance of the grid. The narrow matrices' start some three
@@ -159,6 +162,9 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared& shared) {
     const Verdict verdict(*call.again, last.watched);
     const bool loud = report_all(shared, place, verdict.alarms());
     if (threadIdx.x % 32 == 0) shared.again = verdict.reach(loud);
+  } else if constexpr (!C::FP32) {
+    bool raised;  // by who prepared them
+    if (call.is_judged() && threadIdx.x % 32 == 0) shared.again = must_rescue(call.again->alarms, call.again->rule, raised);
   }
 }
 

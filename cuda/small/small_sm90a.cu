@@ -39,10 +39,10 @@ static_assert(sizeof(small::Workspace) == 3000320 && sizeof(small::Prepared) == 
 
 #define FROM_PREPARED(ROWS, SINGLE, NAME)                                                                              \
   KERNEL small_prepared_##NAME(const float* x, float* output, const small::Prepared* p, small::Workspace* workspace,   \
-      int rows, int seq_len, int causal, float* x_copy) {                                                              \
+      int rows, int seq_len, int causal, float* x_copy, const __grid_constant__ ExactArgs again) {                     \
     const small::PackedWeights::Matrices from{p};                                                                      \
     small::block<ROWS, SINGLE, small::PackedWeights>(                                                                  \
-        {x, output, from, vectors_of(*p, SINGLE), *workspace, rows, seq_len, causal != 0, x_copy, nullptr});           \
+        {x, output, from, vectors_of(*p, SINGLE), *workspace, rows, seq_len, causal != 0, x_copy, &again});            \
   }
 
 #define IN_FP32(SINGLE, ROWS)                                                                                          \

@@ -117,8 +117,17 @@ static void check_identity(const solve_api *api, const data *d) {
     free(weights);
 }
 
-static void check_handle(const solve_api *api, const data *d) {
+/* Blocks of the precision that solve has from the environment: weights that fast does not hold make their results differ. */
+static solve_options options_of_solve(void) {
     solve_options options = SOLVE_OPTIONS_DEFAULT;
+    const char *precision = getenv("SOLVE_PRECISION");
+    if (precision != NULL && strcmp(precision, "exact") == 0) options.precision = SOLVE_PRECISION_EXACT;
+    if (precision != NULL && strcmp(precision, "auto") == 0) options.precision = SOLVE_PRECISION_AUTO;
+    return options;
+}
+
+static void check_handle(const solve_api *api, const data *d) {
+    solve_options options = options_of_solve();
     solve_block *block = NULL;
     options.max_tokens = d->seq_len;
     expect_status(api, api->block_create(d->weights, &options, &block), SOLVE_STATUS_OK, "");
@@ -170,7 +179,7 @@ static void check_handle(const solve_api *api, const data *d) {
 }
 
 static void check_causal(const solve_api *api, const data *d) {
-    solve_options options = SOLVE_OPTIONS_DEFAULT;
+    solve_options options = options_of_solve();
     solve_block *block = NULL;
     options.causal = 1;
     expect_status(api, api->block_create(d->weights, &options, &block), SOLVE_STATUS_OK, "");

@@ -73,8 +73,8 @@ pub struct Shape {
     pub prepared: bool,
     /// Of the matrix products.
     pub precision: SolvePrecision,
-    /// It is looked whether the fast kernels' result stands, by the exact kernel behind them or, of few rows of `solve()` on Hopper, by themselves: always
-    /// where the weights come with the call, but not in precision exact, where there are no fast ones.
+    /// It is looked whether the fast kernels' result stands, by the exact kernel behind them or, of few rows on Hopper, by themselves: always where the
+    /// weights come with the call, but not in precision exact, where there are no fast ones.
     pub guarded: bool,
     /// In precision exact: it takes the place of fast kernels whose result does not stand, as the exact kernel behind them did before the host knew, so that
     /// a call keeps its bits.
@@ -211,6 +211,13 @@ pub fn sleep(device: &Device, shape: Shape, steps: usize) -> Option<Sleep> {
 pub fn idle(device: &Device) -> Option<Step> {
     let Kernels::Hopper(kernels) = &device.kernels else { return None };
     device.nodes_wake.then(|| exact::sleep::idle(kernels.wake))
+}
+
+/// Whether the first kernel of a call waits itself for what comes before it, so that it may be launched while that runs.
+#[must_use]
+pub fn waits(device: &Device, shape: &Shape) -> bool {
+    let is_fast = shape.precision != SolvePrecision::Exact || in_fp32(device, shape);
+    is_fast && matches!(device.kernels, Kernels::Hopper(_))
 }
 
 /// The priority of a call that may begin while the one before it ends, if it is one launch. None: its kernels are not made for that.

@@ -139,8 +139,8 @@ impl Prepared {
                     if order.incomplete {
                         return Err(Error::Incomplete);
                     }
-                    // A captured graph may be launched on any later weights.
-                    let must_rescue = if run == Run::Captured { None } else { order.alarms.must_rescue() };
+                    // A captured graph may be launched on any later weights, of which exact is always right.
+                    let must_rescue = order.alarms.must_rescue().filter(|&must| must || run != Run::Captured);
                     let shape = self.shape(tokens.batch, tokens.seq_len, must_rescue);
                     staged(tokens, on_host, self.scratch.address(), stream, |x, output| {
                         let buffers = Buffers::new(x, output, 0, &shape, parts);

@@ -354,6 +354,63 @@ pub fn graph_capture() {
     }
 }
 
+/// Captured calls of several blocks, behind a copy, behind each other, side by side, and behind two calls at once: a call may begin while what is in front of it
+/// ends, but finds what that has written.
+pub fn captured_in_turn() {
+    let blocks = [30u64, 31, 32].map(|seed| {
+        let host_weights = weights(seed);
+        Block::create(host_weights.as_ptr().addr(), &options(|o| o.max_tokens = 600)).expect("create")
+    });
+    let (stream, side) = (OwnStream::new(), OwnStream::new());
+    let events = [(); 2].map(|()| {
+        let mut event = ptr::null_mut();
+        // SAFETY: writes one event, destroyed below.
+        unsafe { ok(sys::cuEventCreate(&mut event, sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32)) };
+        event
+    });
+    for (batch, seq_len) in [(1, 1), (1, 5), (1, 16), (1, 30), (20, 1), (48, 1), (1, 40), (1, 130), (1, 600)] {
+        let floats = batch * seq_len * D;
+        let inputs = [1u64, 2].map(|seed| Random::new(seed).uniforms(floats));
+        let [given, x, y, z, beside, last] = [(); 6].map(|()| Memory::poisoned(floats));
+        let call = |block: usize, from: &Memory, to: &Memory, stream| {
+            blocks[block].forward(from, to, batch, seq_len, stream).expect("forward");
+        };
+        let wanted = inputs.each_ref().map(|input| {
+            let steps = [(0, &x, &y), (1, &y, &y), (2, &y, &beside), (0, &y, &z), (1, &z, &last), (2, &beside, &z)];
+            x.write(input);
+            for (block, from, to) in steps {
+                call(block, from, to, ptr::null_mut());
+                to.read();
+            }
+            [last.read(), z.read()]
+        });
+        let graph = Captured::new(&stream, || {
+            // SAFETY: memory of this size; an event and streams that live.
+            unsafe { ok(sys::cuMemcpyDtoDAsync_v2(x.at(), given.at(), 4 * floats, stream.0)) };
+            let follow = |event, of: &OwnStream, by: &OwnStream| unsafe {
+                ok(sys::cuEventRecord(event, of.0));
+                ok(sys::cuStreamWaitEvent(by.0, event, 0));
+            };
+            call(0, &x, &y, stream.0);
+            call(1, &y, &y, stream.0);
+            follow(events[0], &stream, &side);
+            call(2, &y, &beside, side.0);
+            call(0, &y, &z, stream.0);
+            follow(events[1], &side, &stream);
+            call(1, &z, &last, stream.0);
+            call(2, &beside, &z, stream.0);
+        });
+        for round in 0..6 {
+            given.write(&inputs[round % 2]);
+            graph.launch(&stream);
+            let right = [last.read(), z.read()] == wanted[round % 2];
+            assert!(right, "round {round} of {batch} x {seq_len} tokens");
+        }
+    }
+    // SAFETY: created above, in no graph that is still there.
+    events.iter().for_each(|&event| unsafe { ok(sys::cuEventDestroy_v2(event)) });
+}
+
 /// The handle serves host memory too, and waits for it.
 pub fn handle_on_host_memory() {
     let (batch, seq_len, host_weights) = (2, 40, weights(30));

@@ -96,7 +96,7 @@ fn main() -> std::process::ExitCode {
         push("precision::at_the_same_time", precision::at_the_same_time);
         push("precision::long_sequence", precision::long_sequence);
     }
-    let plain: [(&str, fn()); 26] = [
+    let plain: [(&str, fn()); 27] = [
         ("calls::memory_kinds", calls::memory_kinds),
         ("calls::managed_beside_device", calls::managed_beside_device),
         ("calls::context_is_restored", calls::context_is_restored),
@@ -108,6 +108,7 @@ fn main() -> std::process::ExitCode {
         ("calls::close_behind", calls::close_behind),
         ("calls::solve_close_behind", calls::solve_close_behind),
         ("calls::graph_capture", calls::graph_capture),
+        ("calls::captured_in_turn", calls::captured_in_turn),
         ("calls::handle_on_host_memory", calls::handle_on_host_memory),
         ("lifetimes::beside_a_capture", lifetimes::beside_a_capture),
         ("lifetimes::destroy_behind_a_graph", lifetimes::destroy_behind_a_graph),

@@ -25,7 +25,7 @@ use crate::weights::{B_ATTN, B_QKV, W_ATTN, W_FC, W_PROJ, W_QKV};
 pub fn forward(kernels: &Kernels, shape: Shape, buffers: &Buffers, alone: bool) -> Result<(Vec<Step>, Behind), Error> {
     let launches = plan::forward(kernels.chip, shape, buffers.weights.is_multiple_of(16));
     let behind = match launches.last() {
-        Some(Launch { kernel: Kernel::Few { .. }, .. }) if !shape.prepared => Behind::Itself,
+        Some(Launch { kernel: Kernel::Few { .. }, .. }) if plan::judges_itself(&shape) => Behind::Itself,
         Some(last @ Launch { kernel: Kernel::Direct { .. }, .. }) => Behind::Watching(direct::watchers(last)),
         _ => Behind::Settled,
     };
@@ -399,7 +399,11 @@ impl<'a> Call<'a> {
         let from = if weights == FewWeights::Prepared { parts.few_weights } else { *from };
         let counts = [u64::from(self.rows()), self.shape.seq_len as u64, u64::from(self.shape.causal)];
         let arguments = Arguments::each(&[*x, *output, from, parts.few]).each_more(&counts).each_more(&[*x_copy]);
-        if weights == FewWeights::Aligned { streamed(arguments, from, &FEW[tile]) } else { Ok(arguments) }
+        Ok(match weights {
+            FewWeights::Aligned => streamed(arguments, from, &FEW[tile])?,
+            FewWeights::Prepared if !plan::judges_itself(&self.shape) => arguments.words(&[0; exact::WORDS]),
+            _ => arguments,
+        })
     }
 
     fn few_in_fp32(&self, aligned: bool, form: usize) -> Result<Arguments, Error> {

@@ -189,30 +189,54 @@ pub fn update_at_once(arch: Arch) {
 
 /// Forwards and updates in the caller's own graphs: what the host knew when they were captured need not hold when they run.
 pub fn update_in_graphs(arch: Arch) {
-    const ROWS: usize = 150;
+    for (batch, seq_len) in [(1, 5), (1, 12), (1, 20), (20, 1), (40, 1), (1, 150), (1, 600)] {
+        update_in_graphs_of(arch, batch, seq_len);
+    }
+}
+
+fn update_in_graphs_of(arch: Arch, batch: usize, seq_len: usize) {
+    let rows = batch * seq_len;
+    let name = ["usual weights", "unusual weights"];
     let kinds = [&KINDS[0], &KINDS[3]].map(|kind| Memory::of(&weights_of(kind, 92)));
-    let x = Random::new(92).uniforms(ROWS * D);
-    let wanted = kinds.each_ref().map(|weights| forward(&prepared(arch, weights, Fast, false, ROWS), &x, 1));
-    let block = prepared(arch, &kinds[0], Fast, false, ROWS);
-    let bare = block.launches(1, ROWS).expect("launches");
+    let x = Random::new(92).uniforms(rows * D);
+    let wanted = kinds.each_ref().map(|weights| forward(&prepared(arch, weights, Fast, false, rows), &x, batch));
+    let block = prepared(arch, &kinds[0], Fast, false, rows);
+    let bare = block.launches(batch, seq_len).expect("launches");
     let (x_there, output, own) = (Memory::of(&x), Memory::poisoned(x.len()), OwnStream::new());
+    let in_place = Memory::of(&x);
     let stream = Stream::from_address(own.0.addr());
-    let forward_there = || block.forward(&tokens(&x_there, &output, 1, ROWS), stream).expect("forward");
+    let forward_there = || block.forward(&tokens(&x_there, &output, batch, seq_len), stream).expect("forward");
     let captured = Captured::new(&own, forward_there);
+    let captured_in_place = Captured::new(&own, || {
+        block.forward(&tokens(&in_place, &in_place, batch, seq_len), stream).expect("forward");
+    });
     for index in [1, 0, 1] {
         block.update(&span(&kinds[index]), stream).expect("update");
         captured.launch(&own);
+        in_place.write(&x);
+        captured_in_place.launch(&own);
+        let right = [output.read() == wanted[index], in_place.read() == wanted[index]];
+        assert_eq!(right, [true; 2], "captured {batch} x {seq_len} on {}", name[index]);
+    }
+    // What is captured on unusual weights is right on any.
+    let on_unusual = Captured::new(&own, forward_there);
+    for index in [0, 1] {
+        block.update(&span(&kinds[index]), stream).expect("update");
+        on_unusual.launch(&own);
+        let exact = forward(&prepared(arch, &kinds[index], Exact, false, rows), &x, batch);
         assert!(
-            output.read() == wanted[index],
-            "a captured forward on {}",
-            ["usual weights", "unusual weights"][index]
+            is_exact(arch, &output.read(), &exact, &x),
+            "captured {batch} x {seq_len} on unusual weights, on {}",
+            name[index]
         );
     }
     let unusual = Captured::new(&own, || block.update(&span(&kinds[1]), stream).expect("update"));
     block.update(&span(&kinds[0]), stream).expect("update");
     forward_there();
     assert!(output.read() == wanted[0], "after an update that was only captured");
-    assert_eq!(block.launches(1, ROWS).expect("launches"), bare + 1, "the captured update may come at any time");
+    // By another kernel behind it where it is not one that looks itself.
+    let guarded = if arch == Arch::Sm90a && rows <= 32 { bare } else { bare + 1 };
+    assert_eq!(block.launches(batch, seq_len).expect("launches"), guarded, "the captured update may come at any time");
     unusual.launch(&own);
     forward_there();
     assert!(output.read() == wanted[1], "after a captured update");

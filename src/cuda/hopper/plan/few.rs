@@ -14,8 +14,6 @@ pub struct FewTile {
     pub rows: usize,
     /// Whether it is for sequences of one token only, whose attention is V.
     pub single: bool,
-    /// Bytes of shared memory, from fp32 weights and from prepared ones, or 0 where it has no such kernel.
-    pub shared: [u32; 2],
 }
 
 /// A box in which the copy engine brings a part of a block's slice of the caller's weights (cuda/small/layout.cuh).
@@ -47,18 +45,21 @@ impl FewTile {
 /// Most sequences of one token that it takes from prepared weights.
 pub const MOST_SINGLES: usize = 64;
 
-/// The forms of the resident kernel with fp16 operands, smallest first.
+/// The forms of the resident kernel with fp16 operands, smallest first; of fp32 weights those of any sequences.
 pub const FEW: [FewTile; 6] = [
-    FewTile { rows: 8, single: true, shared: [0, 135_680] },
-    FewTile { rows: 16, single: true, shared: [0, 147_968] },
-    FewTile { rows: MOST_SINGLES, single: true, shared: [0, 159_232] },
-    FewTile { rows: 8, single: false, shared: [217_104, 172_032] },
-    FewTile { rows: 16, single: false, shared: [217_104, 184_320] },
-    FewTile { rows: 32, single: false, shared: [217_104, 191_488] },
+    FewTile { rows: 8, single: true },
+    FewTile { rows: 16, single: true },
+    FewTile { rows: MOST_SINGLES, single: true },
+    FewTile { rows: 8, single: false },
+    FewTile { rows: 16, single: false },
+    FewTile { rows: 32, single: false },
 ];
 /// Those that compute in fp32.
-pub const FEW_IN_FP32: [FewTile; 2] =
-    [FewTile { rows: 1, single: true, shared: [230_912, 0] }, FewTile { rows: 8, single: false, shared: [230_912, 0] }];
+pub const FEW_IN_FP32: [FewTile; 2] = [FewTile { rows: 1, single: true }, FewTile { rows: 8, single: false }];
+/// Bytes of shared memory: where a call is computed again, that needs the most, else fp32 weights.
+pub const FEW_SHARED: u32 = 217_104;
+#[allow(missing_docs, reason = "see above")]
+pub const FEW_IN_FP32_SHARED: u32 = 230_912;
 /// Most rows for which these are the faster ones in fast and auto: two take 9.6 us with fp16 operands and 10.5 in fp32 (H200, lab builds of 2026-11-29).
 const FAST_IN_FP32: usize = 1;
 /// Threads of the resident kernel: twelve warps that compute, one that brings.
@@ -128,6 +129,12 @@ pub fn in_fp32(shape: &Shape) -> bool {
 pub fn is_few(shape: &Shape) -> bool {
     let singles = shape.prepared && shape.seq_len == 1 && shape.precision != SolvePrecision::Exact;
     shape.rows() <= if singles { MOST_SINGLES } else { FEW_ROWS }
+}
+
+/// Whether it looks itself whether its result stands, and computes the call again where it does not.
+#[must_use]
+pub fn judges_itself(shape: &Shape) -> bool {
+    shape.guarded && shape.rows() <= FEW_ROWS
 }
 
 pub(super) fn few(chip: Chip, shape: Shape, aligned: bool) -> Launch {

@@ -28,7 +28,7 @@ pub use attention_proj::{ATTENTION_PROJ, AttentionProjForm, ROW_TILES};
 pub use cast::{CHUNKS, CHUNKS_ATTN, CHUNKS_QKV, proj_rows_before_fc, qkv_makes_room};
 use cast::{CHUNKS_PROJ, FEWEST_WORKERS, NOTHING, cast_layernorm, casting};
 use cast::{casting_rest, layernorm, layernorm_vectors};
-pub use few::{FEW, FEW_IN_FP32, FewTile, FewWeights, MOST_SINGLES, PartBox, in_fp32, is_few};
+pub use few::{FEW, FEW_IN_FP32, FewTile, FewWeights, MOST_SINGLES, PartBox, in_fp32, is_few, judges_itself};
 
 /// What a plan must know about the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -252,8 +252,8 @@ pub fn shared_bytes(kernel: Kernel) -> u32 {
         Kernel::Attention { form, .. } => ATTENTION[form].shared,
         Kernel::QkvAttention { .. } => qkv_attention::SHARED,
         Kernel::AttentionProj { form } => ATTENTION_PROJ[form].shared,
-        Kernel::Few { weights, tile } => FEW[tile].shared[usize::from(weights == FewWeights::Prepared)],
-        Kernel::FewInFp32 { form, .. } => FEW_IN_FP32[form].shared[0],
+        Kernel::Few { .. } => few::FEW_SHARED,
+        Kernel::FewInFp32 { .. } => few::FEW_IN_FP32_SHARED,
     }
 }
 
