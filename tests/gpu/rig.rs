@@ -132,10 +132,14 @@ impl Memory {
         self
     }
 
+    /// Also for streams that do not wait for the legacy one, where the driver's own copy may still be on its way when it returns.
     pub fn write(&self, values: &[f32]) {
         assert!(values.len() <= self.floats);
         // SAFETY: inside the allocation.
-        unsafe { ok(sys::cuMemcpy(self.at(), values.as_ptr().addr() as u64, size_of_val(values))) };
+        unsafe {
+            ok(sys::cuMemcpy(self.at(), values.as_ptr().addr() as u64, size_of_val(values)));
+            ok(sys::cuStreamSynchronize(ptr::null_mut()));
+        }
     }
 
     pub fn write_at(&self, index: usize, value: f32) {
