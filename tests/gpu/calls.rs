@@ -1,5 +1,6 @@
 //! `solve()` and the handle through the C functions: memory kinds, contexts, order, threads, graphs, and what a warm call does not do.
 
+use std::ffi::c_void;
 use std::ptr;
 use std::thread;
 
@@ -8,7 +9,7 @@ use solve::cuda::memory::allocations;
 use solve::cuda::workspace::Workspace;
 use solve::dims::D;
 use solve::error::SolveStatus;
-use solve::precision::SolvePrecision::{Exact, Fast};
+use solve::precision::SolvePrecision::{Auto, Exact, Fast};
 use solve::weights::WEIGHTS_LEN;
 
 use super::api::{Block, message, options, solve};
@@ -354,13 +355,17 @@ pub fn graph_capture() {
     }
 }
 
-/// Captured calls of several blocks, behind a copy, behind each other, side by side, and behind two calls at once: a call may begin while what is in front of it
-/// ends, but finds what that has written.
+extern "C" fn do_nothing(_: *mut c_void) {}
+
+/// Captured calls of several blocks, behind a copy, a memset and a function of the host's, behind each other, side by side, and behind two calls at once: a
+/// call may begin while what is in front of it ends, but finds what that has written.
 pub fn captured_in_turn() {
-    let blocks = [30u64, 31, 32].map(|seed| {
-        let host_weights = weights(seed);
-        Block::create(host_weights.as_ptr().addr(), &options(|o| o.max_tokens = 600)).expect("create")
-    });
+    let host_weights = [30u64, 31, 32].map(weights);
+    let blocks_of = |precision| {
+        let changed = options(|o| (o.precision, o.max_tokens) = (precision, 600));
+        host_weights.each_ref().map(|weights| Block::create(weights.as_ptr().addr(), &changed).expect("create"))
+    };
+    let precisions = [Fast, Auto, Exact].map(|precision| (precision, blocks_of(precision)));
     let (stream, side) = (OwnStream::new(), OwnStream::new());
     let events = [(); 2].map(|()| {
         let mut event = ptr::null_mut();
@@ -368,7 +373,8 @@ pub fn captured_in_turn() {
         unsafe { ok(sys::cuEventCreate(&mut event, sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32)) };
         event
     });
-    for (batch, seq_len) in [(1, 1), (1, 5), (1, 16), (1, 30), (20, 1), (48, 1), (1, 40), (1, 130), (1, 600)] {
+    let shapes = [(1, 1), (1, 5), (1, 16), (1, 30), (20, 1), (48, 1), (1, 40), (1, 130), (1, 600)];
+    for ((precision, blocks), (batch, seq_len)) in precisions.iter().flat_map(|of| shapes.map(|shape| (of, shape))) {
         let floats = batch * seq_len * D;
         let inputs = [1u64, 2].map(|seed| Random::new(seed).uniforms(floats));
         let [given, x, y, z, beside, last] = [(); 6].map(|()| Memory::poisoned(floats));
@@ -385,26 +391,33 @@ pub fn captured_in_turn() {
             [last.read(), z.read()]
         });
         let graph = Captured::new(&stream, || {
-            // SAFETY: memory of this size; an event and streams that live.
+            // SAFETY: memory of this size.
             unsafe { ok(sys::cuMemcpyDtoDAsync_v2(x.at(), given.at(), 4 * floats, stream.0)) };
-            let follow = |event, of: &OwnStream, by: &OwnStream| unsafe {
-                ok(sys::cuEventRecord(event, of.0));
-                ok(sys::cuStreamWaitEvent(by.0, event, 0));
+            let follow = |event, of: &OwnStream, by: &OwnStream| {
+                // SAFETY: an event and streams that live.
+                unsafe {
+                    ok(sys::cuEventRecord(event, of.0));
+                    ok(sys::cuStreamWaitEvent(by.0, event, 0));
+                }
             };
             call(0, &x, &y, stream.0);
+            // SAFETY: memory of this size, written by a call further on.
+            unsafe { ok(sys::cuMemsetD32Async(z.at(), u32::MAX, floats, stream.0)) };
             call(1, &y, &y, stream.0);
             follow(events[0], &stream, &side);
             call(2, &y, &beside, side.0);
             call(0, &y, &z, stream.0);
             follow(events[1], &side, &stream);
             call(1, &z, &last, stream.0);
+            // SAFETY: a function that lives, for no data.
+            unsafe { ok(sys::cuLaunchHostFunc(stream.0, Some(do_nothing), ptr::null_mut())) };
             call(2, &beside, &z, stream.0);
         });
         for round in 0..6 {
             given.write(&inputs[round % 2]);
             graph.launch(&stream);
             let right = [last.read(), z.read()] == wanted[round % 2];
-            assert!(right, "round {round} of {batch} x {seq_len} tokens");
+            assert!(right, "round {round} of {batch} x {seq_len} tokens in {precision:?}");
         }
     }
     // SAFETY: created above, in no graph that is still there.

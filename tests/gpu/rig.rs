@@ -145,7 +145,10 @@ impl Memory {
     pub fn write_at(&self, index: usize, value: f32) {
         assert!(index < self.floats);
         // SAFETY: inside the allocation.
-        unsafe { ok(sys::cuMemcpy(self.at() + 4 * index as u64, ptr::from_ref(&value).addr() as u64, 4)) };
+        unsafe {
+            ok(sys::cuMemcpy(self.at() + 4 * index as u64, ptr::from_ref(&value).addr() as u64, 4));
+            ok(sys::cuStreamSynchronize(ptr::null_mut()));
+        }
     }
 
     /// The content, after everything enqueued has run.

@@ -6,10 +6,12 @@ use std::thread;
 use solve::cuda::arch::Arch;
 use solve::dims::{D, QKV};
 use solve::options::Stream;
-use solve::precision::SolvePrecision::{Auto, Exact, Fast};
+use solve::precision::SolvePrecision::{self, Auto, Exact, Fast};
 use solve::weights::{B_QKV, W_ATTN, W_QKV};
 
-use super::{Change, KINDS, QUIET, call, check_exact, forward, in_chain, is_exact, prepared, span, tokens, weights_of};
+use super::{
+    Change, KINDS, Kind, QUIET, call, check_exact, forward, in_chain, is_exact, prepared, span, tokens, weights_of,
+};
 use crate::common::{Random, weights, worst};
 use crate::oracle;
 use crate::rig::{Captured, Memory, OwnStream, enter};
@@ -189,21 +191,25 @@ pub fn update_at_once(arch: Arch) {
 
 /// Forwards and updates in the caller's own graphs: what the host knew when they were captured need not hold when they run.
 pub fn update_in_graphs(arch: Arch) {
-    for (batch, seq_len) in [(1, 5), (1, 12), (1, 20), (20, 1), (40, 1), (1, 150), (1, 600)] {
-        update_in_graphs_of(arch, batch, seq_len);
+    for (batch, seq_len) in [(1, 5), (1, 12), (1, 20), (20, 1), (40, 1), (64, 1), (1, 150), (1, 600)] {
+        update_in_graphs_of(arch, Fast, &KINDS[3], batch, seq_len);
+    }
+    // Unusual by this rule only
+    for (batch, seq_len) in [(1, 12), (20, 1), (1, 150)] {
+        update_in_graphs_of(arch, Auto, &KINDS[5], batch, seq_len);
     }
 }
 
-fn update_in_graphs_of(arch: Arch, batch: usize, seq_len: usize) {
+fn update_in_graphs_of(arch: Arch, precision: SolvePrecision, unusual: &Kind, batch: usize, seq_len: usize) {
     let rows = batch * seq_len;
     let name = ["usual weights", "unusual weights"];
-    let kinds = [&KINDS[0], &KINDS[3]].map(|kind| Memory::of(&weights_of(kind, 92)));
+    let kinds = [&KINDS[0], unusual].map(|kind| Memory::of(&weights_of(kind, 92)));
     let x = Random::new(92).uniforms(rows * D);
-    let wanted = kinds.each_ref().map(|weights| forward(&prepared(arch, weights, Fast, false, rows), &x, batch));
-    let block = prepared(arch, &kinds[0], Fast, false, rows);
+    let wanted = kinds.each_ref().map(|weights| forward(&prepared(arch, weights, precision, false, rows), &x, batch));
+    let block = prepared(arch, &kinds[0], precision, false, rows);
     let bare = block.launches(batch, seq_len).expect("launches");
     let (x_there, output, own) = (Memory::of(&x), Memory::poisoned(x.len()), OwnStream::new());
-    let in_place = Memory::of(&x);
+    let (in_place, nothing) = (Memory::of(&x), vec![f32::NAN; x.len()]);
     let stream = Stream::from_address(own.0.addr());
     let forward_there = || block.forward(&tokens(&x_there, &output, batch, seq_len), stream).expect("forward");
     let captured = Captured::new(&own, forward_there);
@@ -212,6 +218,7 @@ fn update_in_graphs_of(arch: Arch, batch: usize, seq_len: usize) {
     });
     for index in [1, 0, 1] {
         block.update(&span(&kinds[index]), stream).expect("update");
+        output.write(&nothing);
         captured.launch(&own);
         in_place.write(&x);
         captured_in_place.launch(&own);
@@ -222,6 +229,7 @@ fn update_in_graphs_of(arch: Arch, batch: usize, seq_len: usize) {
     let on_unusual = Captured::new(&own, forward_there);
     for index in [0, 1] {
         block.update(&span(&kinds[index]), stream).expect("update");
+        output.write(&nothing);
         on_unusual.launch(&own);
         let exact = forward(&prepared(arch, &kinds[index], Exact, false, rows), &x, batch);
         assert!(
@@ -240,6 +248,19 @@ fn update_in_graphs_of(arch: Arch, batch: usize, seq_len: usize) {
     unusual.launch(&own);
     forward_there();
     assert!(output.read() == wanted[1], "after a captured update");
+    let second = Memory::poisoned(x.len());
+    let around = Captured::new(&own, || {
+        forward_there();
+        block.update(&span(&kinds[0]), stream).expect("update");
+        block.forward(&tokens(&x_there, &second, batch, seq_len), stream).expect("forward");
+    });
+    for first in [1, 0] {
+        output.write(&nothing);
+        second.write(&nothing);
+        around.launch(&own);
+        assert!(output.read() == wanted[first], "{batch} x {seq_len} in front of an update in the same graph");
+        assert!(second.read() == wanted[0], "{batch} x {seq_len} behind an update in the same graph");
+    }
 }
 
 /// Blocks of all sizes and solve(), in threads and streams of their own: grids whose blocks wait for each other, of which the GPU holds few at a time.
