@@ -85,7 +85,7 @@ pub struct Call {
     pub snapshot: Option<usize>,
     /// Flush the caches first.
     pub flush: bool,
-    /// Keep the GPU busy this long first, so that the cost of launching is hidden. 0: no spin, time the wall.
+    /// Keep the GPU busy this long first, so that the cost of launching is hidden. 0: no spin, time the wall. On a CPU the process itself is busy for so long.
     pub spin_us: u32,
     /// How many calls, back to back. Above 1 there is no snapshot.
     pub repeat: usize,

@@ -1,7 +1,7 @@
 //! Calls on host pointers into the shared region.
 
 use std::os::fd::RawFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::library::Candidate;
 use super::{Worker, not_ready};
@@ -46,6 +46,9 @@ impl Worker for Cpu {
         let at = |offset| self.region.address(offset);
         let seq = call.seq as i32;
         let start = Instant::now();
+        while start.elapsed() < Duration::from_micros(call.spin_us.into()) {
+            std::hint::spin_loop();
+        }
         let mut status = 0;
         let patch = |before| {
             for p in call.patches.iter().filter(|p| p.before == before) {

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{ATTACH_TIMEOUT, Rig, called};
+use super::{ATTACH_TIMEOUT, Attached, Rig, Setup, called};
 use crate::arena::{Arena, Place};
 use crate::memory::Memory;
 use crate::protocol::{Call, Called, Request};
@@ -16,6 +16,8 @@ use crate::stats::{quantile, sorted};
 const TURNS: u64 = 15;
 /// Of those the time that a quarter are below: what is taken off the time of a call is rather too little than too much.
 const TAKEN: f64 = 0.25;
+/// Between two exchanges of a comparison nothing happens for so long, as the grader looks at outputs between calls.
+const GAP: Duration = Duration::from_millis(5);
 
 /// What is written before a call and read after it, all by the grader's clock.
 pub struct Handed<'a> {
@@ -71,7 +73,7 @@ impl Idle {
         let mut times = vec![Vec::new(); lengths.len()];
         for turn in 0..TURNS {
             for (&length, times) in lengths.iter().zip(&mut times) {
-                times.push(idle(session, memory, arena, length, Stream::new(turn, 12))?.as_secs_f64() * 1e6);
+                times.push(us(idle(session, memory, arena, length, 0, Stream::new(turn, 12))?.all));
             }
         }
         let taken = times.iter().map(|times| quantile(&sorted(times), TAKEN));
@@ -88,14 +90,19 @@ impl Idle {
     }
 }
 
-/// One such exchange: of everything but the call as much as there is in one.
+fn us(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+/// One such exchange: of everything but the call as much as there is in one, and in its place work for so long.
 fn idle(
     session: &mut Session,
     memory: &mut dyn Memory,
     arena: &Arena,
     seq: usize,
+    spin_us: u32,
     stream: Stream,
-) -> Result<Duration, Failure> {
+) -> Result<Returned, Failure> {
     let (x, output) = arena.tokens(seq, stream);
     let weights = arena.weights(stream);
     let rows = vec![0.0; x.len];
@@ -107,7 +114,7 @@ fn idle(
         weights_changed: false,
         snapshot: Some(arena.snapshot.at),
         flush: false,
-        spin_us: 0,
+        spin_us,
         repeat: 0,
         wait_each: false,
         elsewhere: None,
@@ -116,7 +123,27 @@ fn idle(
     };
     let spare = Place { at: arena.snapshot.at, len: 0 };
     let handed = Handed { x, rows: &rows, spare, spare_rows: &[], output, poison: 0 };
-    Ok(exchange(session, memory, call, &handed, ATTACH_TIMEOUT)?.all)
+    exchange(session, memory, call, &handed, ATTACH_TIMEOUT)
+}
+
+/// What both clocks show of an exchange, and how long threads waited meanwhile, in us.
+pub struct Clocks {
+    pub claimed: f64,
+    pub ours: f64,
+    pub waited: f64,
+}
+
+/// Exchanges with a process on the CPU that has no library, and so a clock that nobody has changed, and that works for so long in the place of the call.
+pub fn without_library(setup: &Setup, seq: usize, spin_us: u32, times: u64) -> Result<Vec<Clocks>, Failure> {
+    let Attached { mut session, mut memory, arena, .. } = Attached::new(setup)?;
+    let once = |turn| {
+        std::thread::sleep(GAP);
+        let before = session.kept_waiting();
+        let back = idle(&mut session, &mut *memory, &arena, seq, spin_us, Stream::new(turn, 13))?;
+        let waited = us(session.kept_waiting().saturating_sub(before));
+        Ok(Clocks { claimed: back.called.wall_us, ours: us(back.all), waited })
+    };
+    (0..times).map(once).collect()
 }
 
 impl Rig {
