@@ -10,13 +10,13 @@ use crate::protocol::{Call, Called, Request};
 use crate::reason::Failure;
 use crate::rng::Stream;
 use crate::session::Session;
-use crate::stats::{quantile, sorted};
+use crate::stats::{median, quantile, sorted};
 
 /// Exchanges of each length, in turns, so that a machine that is busy for a moment makes few of any length long.
 const TURNS: u64 = 15;
 /// Of those the time that a quarter are below: what is taken off the time of a call is rather too little than too much.
 const TAKEN: f64 = 0.25;
-/// Between two exchanges of a comparison nothing happens for so long, as the grader looks at outputs between calls.
+/// Nothing happens for so long in front of an exchange as it is now: between calls the grader looks at outputs.
 const GAP: Duration = Duration::from_millis(5);
 
 /// What is written before a call and read after it, all by the grader's clock.
@@ -73,7 +73,8 @@ impl Idle {
         let mut times = vec![Vec::new(); lengths.len()];
         for turn in 0..TURNS {
             for (&length, times) in lengths.iter().zip(&mut times) {
-                times.push(us(idle(session, memory, arena, length, 0, Stream::new(turn, 12))?.all));
+                let back = idle(session, memory, arena, (length, 0, false), Stream::new(turn, 12))?;
+                times.push(back.all.as_secs_f64() * 1e6);
             }
         }
         let taken = times.iter().map(|times| quantile(&sorted(times), TAKEN));
@@ -90,17 +91,12 @@ impl Idle {
     }
 }
 
-fn us(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e6
-}
-
-/// One such exchange: of everything but the call as much as there is in one, and in its place work for so long.
+/// One such exchange: of everything but the call as much as there is in one, and in its place work for so many us, behind a flush of the caches or not.
 fn idle(
     session: &mut Session,
     memory: &mut dyn Memory,
     arena: &Arena,
-    seq: usize,
-    spin_us: u32,
+    (seq, spin_us, flush): (usize, u32, bool),
     stream: Stream,
 ) -> Result<Returned, Failure> {
     let (x, output) = arena.tokens(seq, stream);
@@ -123,27 +119,22 @@ fn idle(
     };
     let spare = Place { at: arena.snapshot.at, len: 0 };
     let handed = Handed { x, rows: &rows, spare, spare_rows: &[], output, poison: 0 };
+    if flush {
+        // As in front of a call: in an exchange of its own.
+        session.ask(&Request::Call(Call { flush, spin_us: 0, snapshot: None, ..call.clone() }), ATTACH_TIMEOUT)?;
+    }
     exchange(session, memory, call, &handed, ATTACH_TIMEOUT)
 }
 
-/// What both clocks show of an exchange, and how long threads waited meanwhile, in us.
-pub struct Clocks {
-    pub claimed: f64,
-    pub ours: f64,
-    pub waited: f64,
-}
-
-/// Exchanges with a process on the CPU that has no library, and so a clock that nobody has changed, and that works for so long in the place of the call.
-pub fn without_library(setup: &Setup, seq: usize, spin_us: u32, times: u64) -> Result<Vec<Clocks>, Failure> {
+/// What an exchange takes just now beside a call of so many us on a CPU, in us: of a new process that has no library, and so a clock that nobody has changed.
+pub fn now_us(setup: &Setup, seq: usize, call_us: u32, flush: bool) -> Result<f64, Failure> {
     let Attached { mut session, mut memory, arena, .. } = Attached::new(setup)?;
     let once = |turn| {
         std::thread::sleep(GAP);
-        let before = session.kept_waiting();
-        let back = idle(&mut session, &mut *memory, &arena, seq, spin_us, Stream::new(turn, 13))?;
-        let waited = us(session.kept_waiting().saturating_sub(before));
-        Ok(Clocks { claimed: back.called.wall_us, ours: us(back.all), waited })
+        let back = idle(&mut session, &mut *memory, &arena, (seq, call_us, flush), Stream::new(turn, 13))?;
+        Ok(back.all.as_secs_f64() * 1e6 - back.called.wall_us)
     };
-    (0..times).map(once).collect()
+    Ok(median(&(0..TURNS).map(once).collect::<Result<Vec<f64>, Failure>>()?))
 }
 
 impl Rig {

@@ -21,7 +21,7 @@ use crate::rng::Stream;
 use crate::session::Session;
 use crate::timing::Shape;
 pub use changes::Changes;
-pub use exchange::without_library;
+pub use exchange::now_us;
 use exchange::{Handed, Idle, exchange};
 
 /// Setting up a process may take so long.
