@@ -194,7 +194,8 @@ extern "C" {
 /**
  * Runs the block once: output = block(x), x and output (seq_len, 768), weights SOLVE_WEIGHTS_LEN floats, seq_len 1 or more.
  *
- * With device pointers the work is enqueued on the legacy default stream of the device that holds them, and solve returns without waiting;
+ * With device pointers the work is enqueued on the legacy default stream of the device that holds them, which no graph can capture (a block's
+ * calls can be), and solve returns without waiting;
  * only a call that takes memory may wait for those before it (the first, one of more tokens than any before, the first that is misaligned or one of
  * more tokens than any misaligned one before), and a call of another thread for that, or for one on host memory. On Hopper a call of few tokens
  * may begin while the kernel before it ends: solve_block_forward says when, and what follows from it.
@@ -270,8 +271,10 @@ solve_status solve_block_create(const float *weights,
  * exact, made right behind another one on its stream, begins while the kernel before it ends, at the device's highest priority, as long as
  * other streams have no calls of this library. It comes after all that kernel comes after; one that was launched with programmatic stream
  * serialization must have waited itself (griddepcontrol.wait). And no cooperative grid may be launched meanwhile that has this same priority
- * and no room beside the call, nor may others' kernels keep it from multiprocessors for more than 20 s. A captured call that is not exact, of
- * any length, begins while the kernel before it in its graph ends; what that must have waited for is the same.
+ * and no room beside the call, nor may others' kernels keep it from multiprocessors for more than 20 s.
+ * A captured call (in exact one of at most 8 tokens) begins while the kernel before it in its graph ends, by a programmatic edge, which a graph's
+ * edges show only with their data; what that kernel must have waited for is the same, and no more is asked of others. Captured when the weights
+ * are known to be such that calls are computed in exact (solve_precision), it is exact in its graph for good: capture again behind an update.
  * Where one sequence has numbers that are not finite, others of its batch may come out as NaN, too, and if causal its own earlier tokens.
  * On the CPU: x and output are host memory, stream is null, and output is ready on return.
  *

@@ -19,7 +19,8 @@ __device__ __forceinline__ void compute_again(const ExactArgs& call, bool meet, 
     const auto invalidate = [](uint64_t& bar) { mbarrier_invalidate(shared_address(&bar)); };
     for (uint64_t* bars : {shared.qkv_arrived, shared.attn_arrived, shared.fc_arrived, shared.proj_arrived})
       for (int i = 0; i < MOST_PARTS; ++i) invalidate(bars[i]);
-    invalidate(shared.norm2_arrived), shared.peer[0].invalidate();
+    invalidate(shared.norm2_arrived);
+    for (auto& peer : shared.peer) peer.invalidate();
     if constexpr (Shared::C::PAIRED) shared.attn_peer.invalidate(), shared.peer_rows.invalidate();
     for (uint64_t& bar : shared.watched) invalidate(bar);
     exact90::crew = {static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x)};

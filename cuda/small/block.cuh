@@ -5,7 +5,7 @@
    Grid: min(SMs, 128) in clusters of two, neighbours that draw the same activations, all resident at once, hence a
    cooperative launch, or one that nothing keeps out (src/cuda/lone.rs); 416 threads: twelve warps compute, one brings
    (producer.cuh).
-   Shared memory: sizeof(Shared<ROWS, W, SINGLE>), 133 to 226 KiB, or SHARED_BYTES (again.cuh). A block's weights are
+   Shared memory: sizeof(Shared<ROWS, W, SINGLE>), or SHARED_BYTES (again.cuh). A block's weights are
    on their way long before they are used. Limiter: the exchanges of activations through L2, one after the other (up to
    16 rows three, five above, one less where the matrix is Merged; and from SM to SM one, of 9 to 16 rows four), and the
    bytes from L2 to the SMs, activations and weights together.
@@ -66,9 +66,8 @@ __device__ __forceinline__ void load_norm_row(Row& x, Row& gamma, Row& beta, con
    over. */
 template <class Shared, class Watch, int STEPS, int MT, class NextSlice>
 __device__ __forceinline__ void project_qkv(Shared& shared, Exchange& exchange, uint32_t (&a)[STEPS][MT][4],
-                                            const float* x, const Place& place,
-                                            int turn, int all_rows, const uint32_t& parity, Watch& watch,
-                                            NextSlice next_slice) {
+                                            const float* x, const Place& place, int turn, int all_rows,
+                                            const uint32_t& parity, Watch& watch, NextSlice next_slice) {
   using C = typename Shared::C;
   using S = typename C::Qkv;
   const int warp = threadIdx.x / 32;
@@ -85,12 +84,12 @@ __device__ __forceinline__ void project_qkv(Shared& shared, Exchange& exchange, 
       }
       if constexpr (C::PASSES > 1) receive_fragments<MT>(exchange.h[0], first, rows, a), computing_sync();
       dense<C::HALVES>(a, weights, shared.qkv_sums(), shared.b_qkv, shared.qkv_arrived, parity, slice, turn, rows,
-                    [&](int row, int column, float2 sum) {
-                      if constexpr (C::MERGED)
-                        send(exchange.x1.at(first + row, column), add(sum, residual));
-                      else
-                        send(column < 2 * D ? exchange.qk.at(row, column) : exchange.v.at(row, column - 2 * D), sum);
-                    });
+                       [&](int row, int column, float2 sum) {
+                         if constexpr (C::MERGED)
+                           send(exchange.x1.at(first + row, column), add(sum, residual));
+                         else
+                           send(column < 2 * D ? exchange.qk.at(row, column) : exchange.v.at(row, column - 2 * D), sum);
+                       });
     });
     watch.look(weights);
   }
@@ -195,10 +194,10 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared& shared) {
         if constexpr (C::PAIRED) cluster_arrive(), cluster_wait();  // the peer has read what it got
       }
       attend<AttnS, W, MT, C::HALVES>(shared, shared.attn_arrived, parity, exchange, call.x, slice, rows, call.seq_len,
-                                   call.causal, watch, [&] {
-                                     if (PROJ_ASKED == WITH_QKV && slice + place.grid >= AttnS::COUNT)
-                                       named_barrier_arrive(PROJ, BLOCK);
-                                   });
+                                      call.causal, watch, [&] {
+                                        if (PROJ_ASKED == WITH_QKV && slice + place.grid >= AttnS::COUNT)
+                                          named_barrier_arrive(PROJ, BLOCK);
+                                      });
     }
     if (PROJ_ASKED == WITH_QKV && place.narrow() >= AttnS::COUNT) named_barrier_arrive(PROJ, BLOCK);
   }
@@ -238,9 +237,9 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared& shared) {
     each_pass<C, MT>(rows, [&](int first, int here) {
       if constexpr (C::PASSES > 1) receive_fragments<MT>(exchange.h[1], first, here, a), computing_sync();
       dense<C::HALVES>(a, fc, shared.fc_sums(), shared.b_fc, shared.fc_arrived, parity, slice, turn, here,
-                    [&](int row, int column, float2 sum) {
-                      send(exchange.f.at(first + row, column), make_float2(gelu(sum.x), gelu(sum.y)));
-                    });
+                       [&](int row, int column, float2 sum) {
+                         send(exchange.f.at(first + row, column), make_float2(gelu(sum.x), gelu(sum.y)));
+                       });
     });
     watch.look(fc);
   }
@@ -254,7 +253,7 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared& shared) {
       cluster_arrive(), cluster_wait();  // the peer has read what it got
     }
     project<ProjS, W, MT, C::HALVES>(shared, shared.proj_arrived, parity, exchange, slice, rows, call.output, watch,
-                                  slice + place.grid >= ProjS::COUNT);
+                                     slice + place.grid >= ProjS::COUNT);
   }
   if (place.narrow() >= ProjS::COUNT) watch.lay_down(shared, MATRIX_PROJ);
 }

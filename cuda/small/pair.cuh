@@ -52,9 +52,9 @@ struct PeerRows {
     for (uint64_t& bar : arrived) mbarrier_invalidate(shared_address(&bar));
   }
 
-  /* a[s][0][0] and [2], this block's rows, are sent; a[s][0][1] and [3] become the other one's. The second time, with
-     the other parity, nobody sends before all blocks have used what came the first time: their sums of it are what the
-     second LayerNorm is made of. */
+  /* a[s][0][0] and [2], this block's rows, are sent; a[s][0][1] and [3] become the other one's. Both have some: up to
+     eight rows take another form. The second time, with the other parity, nobody sends before all blocks have used what
+     came the first time: their sums of it are what the second LayerNorm is made of. */
   __device__ __forceinline__ void swap(uint32_t (&a)[4][1][4], uint32_t parity) {
     const uint32_t bar = shared_address(&arrived[threadIdx.x / 32]), peer = cluster_rank() ^ 1;
     if (threadIdx.x % 32 == 0) mbarrier_expect(bar, sizeof of / WARPS);

@@ -139,16 +139,17 @@ __device__ __forceinline__ void receive_fragments(const Blocked<__half, D>& h, i
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   const int k = FEATURES * (threadIdx.x / 32);
   uint4 in[FEATURES / 32][VECTORS];
-  receive(reinterpret_cast<uint4(&)[FEATURES / 32 * VECTORS]>(in), h.at(first + rows - 1, k), [&](int i) -> const void* {
+  const auto place = [&](int i) -> const void* {
     const int row = i % VECTORS * 8 + g;
     return row < rows ? h.at(first + row, k + i / VECTORS * 32 + 8 * t) : nullptr;
-  });
+  };
+  receive(reinterpret_cast<uint4(&)[FEATURES / 32 * VECTORS]>(in), h.at(first + rows - 1, k), place);
 #pragma unroll
   for (int s = 0; s < FEATURES / 16; ++s) fragments<MT>(a[s], in[s / 2], s % 2);
 }
 
-/* a W + bias, `a` being this warp's share, of row r in place r ^ turn: QKV and FC. `finish` gets row, column and the sum
-   of two columns, scaled by what follows the bias where the matrix is Merged.
+/* a W + bias, `a` being this warp's share, of row r in place r ^ turn: QKV and FC. `finish` gets row, column and the
+   sum of two columns, scaled by what follows the bias where the matrix is Merged.
 
    Here and below: what a copy brings is read behind the wait for it and in front of the next named barrier, behind
    which racecheck no longer knows of that wait. The bias comes with the first part. */
@@ -175,7 +176,8 @@ __device__ __forceinline__ void dense(const uint32_t (&a)[STEPS][MT][4], const F
 }
 
 /* Attention of this slice's heads, times its part of the output projection, + bias + x: x1. Where that is a sum over
-   splits, only this slice's summand. `received` is called when q, k and v are there. */
+   splits, only this slice's summand; of the two that a cluster has (PAIRED), half of the rows. `received` is called
+   when q, k and v are there. */
 template <class S, class W, int MT, int HALVES, class Shared, class Received>
 __device__ __forceinline__ void attend(Shared& shared, uint64_t* arrived, uint32_t parity, Exchange& exchange,
                                        const float* x, int slice, int rows, int seq_len, bool causal, WatchOf<W>& watch,

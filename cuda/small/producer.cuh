@@ -22,7 +22,7 @@ struct Call {
   float* x_copy;           // or null: x once more
   const ExactArgs* again;  // but of products in fp32: the same call for exact_few_sm90a.cuh
 
-  // Whether it may have to be computed again. Of prepared weights the host may know that it must not, and gives no alarms.
+  // Whether it may have to be computed again. Of prepared weights the host may know that it must not: no alarms then.
   __device__ __forceinline__ bool is_judged() const { return W::WATCHED || again->alarms != nullptr; }
 };
 
@@ -164,7 +164,8 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared& shared) {
     if (threadIdx.x % 32 == 0) shared.again = verdict.reach(loud);
   } else if constexpr (!C::FP32) {
     bool raised;  // by who prepared them
-    if (call.is_judged() && threadIdx.x % 32 == 0) shared.again = must_rescue(call.again->alarms, call.again->rule, raised);
+    if (call.is_judged() && threadIdx.x % 32 == 0)
+      shared.again = must_rescue(call.again->alarms, call.again->rule, raised);
   }
 }
 

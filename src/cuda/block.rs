@@ -213,9 +213,9 @@ pub fn idle(device: &Device) -> Option<Step> {
     device.nodes_wake.then(|| exact::sleep::idle(kernels.wake))
 }
 
-/// Whether the first kernel of a call waits itself for what comes before it, so that it may be launched while that runs.
+/// Whether a call may be launched while what comes before it runs: its first kernel waits for that itself, and lets its successors start only then.
 #[must_use]
-pub fn waits(device: &Device, shape: &Shape) -> bool {
+pub fn waits_itself(device: &Device, shape: &Shape) -> bool {
     let is_fast = shape.precision != SolvePrecision::Exact || in_fp32(device, shape);
     is_fast && matches!(device.kernels, Kernels::Hopper(_))
 }

@@ -2,7 +2,7 @@
 //! itself in precision exact, but on Hopper for the rows that there is a chain of launches for, and for the fewest, which cuda/small/fp32.cuh computes. In
 //! the others it comes last and looks at the alarms: usually it ends at once, else it computes output again. Where the host knows that there are no alarms
 //! it does not come at all; in a graph of `solve()` on Hopper it sleeps until a warp beside the last products wakes it ([`sleep`]), and up to 32 rows
-//! there it never comes, as the fast kernel itself goes on with its work (cuda/small/again.cuh).
+//! there, or of a handle, it never comes, as the fast kernel itself goes on with its work (cuda/small/again.cuh).
 
 pub mod chain;
 pub mod long;
@@ -84,7 +84,7 @@ pub const WORDS: usize = 9;
 pub enum Behind {
     /// Kernels that know nothing of griddepcontrol, or nothing.
     Anything,
-    /// A kernel that raises alarms and, where it must, computes again itself: so it never is.
+    /// A kernel that looks at the alarms and, where it must, computes again itself: so it never is.
     Itself,
     /// A chain whose last kernel raises none, so that they can be read while it works.
     Settled,
@@ -165,8 +165,8 @@ impl Kernel {
             _ if !gathers => sms,
             Behind::Watching(_) => sms.div_ceil(4),
             // Captured calls, where weights that are unusual now have no fast kernels, and those right behind an update. From call to call, over no guard, 66
-            // of 132 take 2 us more from 64 to 512 rows, 17 take 1.4 at 64 to 256 and 0.4 at 512 (H200).
-            _ if shape.prepared => sms.div_ceil(8),
+            // of 132 take 2 us more from 64 to 512 rows, 16 take 1.4 at 64 to 256 and 0.4 at 512, where 17 take 1.0 (H200).
+            _ if shape.prepared => (sms / 8).max(1),
             _ => sms.div_ceil(2),
         };
         let watchers = match behind {

@@ -90,7 +90,7 @@ impl Kernel {
         }
     }
 
-    /// Whether it is the first of a call, or a step of a preparation: it starts when all before it has ended.
+    /// Whether it is the first of a call, or a step of a preparation: it starts when all before it has ended, but where the call may begin early.
     #[must_use]
     pub fn comes_first(self) -> bool {
         matches!(
