@@ -154,7 +154,7 @@ __device__ __forceinline__ void compute(const Call<W>& call, Shared& shared) {
     parity ^= 1;
   };
   const auto normalise = [&](bool again) {
-    if constexpr (!C::SPLIT) layernorm(v, gamma, beta, shared.moments, a);
+    if constexpr (!C::SPLIT) layernorm<C::HALVES == 1>(v, gamma, beta, shared.moments, a);
     if constexpr (C::PAIRED) shared.peer_rows.swap(a, again);
   };
 

@@ -65,13 +65,23 @@ __device__ __forceinline__ void layernorm(const float4 (&x)[4], const float4 (&g
                        fmaf(fmaf(d[s].w, scale, shift), gamma[s].w, beta[s].w)));
 }
 
-/* The same as fragments: a[s][0] of step s, whose other eight rows are zeros. */
+/* What cut_half2 leaves of two numbers; below 2^-14 not all of it. */
+__device__ __forceinline__ uint32_t rest_half2(float low, float high) {
+  const auto rest = [](float v) { return v - __uint_as_float(__float_as_uint(v) & 0xffffe000u); };
+  return pack_half2(rest(low), rest(high));
+}
+
+/* The same as fragments: a[s][0] of step s. RESTS: its other eight rows are what fp16 leaves of these. */
+template <bool RESTS>
 __device__ __forceinline__ void layernorm(const float4 (&x)[4], const float4 (&gamma)[4], const float4 (&beta)[4],
                                           Moments& moments, uint32_t (&a)[4][1][4]) {
-#pragma unroll
-  for (int s = 0; s < 4; ++s) a[s][0][1] = a[s][0][3] = 0;
   layernorm(x, gamma, beta, moments, [&](int s, float4 v) {
-    a[s][0][0] = pack_half2(v.x, v.y), a[s][0][2] = pack_half2(v.z, v.w);
+    if constexpr (RESTS) {
+      a[s][0][0] = cut_half2(v.x, v.y), a[s][0][2] = cut_half2(v.z, v.w);
+      a[s][0][1] = rest_half2(v.x, v.y), a[s][0][3] = rest_half2(v.z, v.w);
+    } else {
+      a[s][0][0] = pack_half2(v.x, v.y), a[s][0][2] = pack_half2(v.z, v.w);
+    }
   });
 }
 

@@ -60,11 +60,12 @@ struct Slice {
   static __device__ __forceinline__ int column(int slice) { return M::FIRST + slice / SPLITS * WIDTH; }
 };
 
-/* The cuts for up to ROWS rows. The two blocks of a cluster have the halves of proj's K. Up to 8 rows each block reads
-   all other activations for itself. Above, work is divided so that they stay few, at the price of more exchanges. Up to
-   16, the blocks of a cluster are PAIRED in what comes before, too: each normalises eight rows for both and has the
-   heads of half of the attention projection's K. Beyond, that is SPLIT further, its sums meeting in the workspace, and
-   a row is normalised once and sent round. SINGLE: sequences of one token, which need no attention. */
+/* The cuts for up to ROWS rows. The two blocks of a cluster have the halves of proj's K. Up to 8 rows each block
+   reads all other activations for itself, and an MMA's other eight rows take what fp16 leaves of a LayerNorm's
+   output. Above, work is divided so that they stay few, at the price of more exchanges. Up to 16, the blocks of a
+   cluster are PAIRED in what comes before, too: each normalises eight rows for both and has the heads of half of the
+   attention projection's K. Beyond, that is SPLIT further, its sums meeting in the workspace, and a row is
+   normalised once and sent round. SINGLE: sequences of one token, which need no attention. */
 template <int ROWS, class W, bool SINGLE>
 struct Cut {
   using Weights = W;

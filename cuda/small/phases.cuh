@@ -71,6 +71,13 @@ __device__ __forceinline__ void multiply(float (&sums)[MT][TILES][4], const uint
     for (int m = 0; m < MT; ++m) mma(sums[m][u], a[m], b[u]);
 }
 
+/* Where the other eight rows are what fp16 leaves of these (layernorm.cuh), their sums belong together. */
+template <int TILES>
+__device__ __forceinline__ void add_rests(float (&sums)[1][TILES][4]) {
+#pragma unroll
+  for (int u = 0; u < TILES; ++u) sums[0][u][0] += sums[0][u][2], sums[0][u][1] += sums[0][u][3];
+}
+
 /* Sums of 16 MT rows (8 where HALVES is 1) to shared memory, row-major. IN_PAIRS: of each pair of neighbouring columns
    each of two tiles has one (stream.cuh). */
 template <int HALVES, bool IN_PAIRS = false, int MT, int TILES>
@@ -166,6 +173,7 @@ __device__ __forceinline__ void dense(const uint32_t (&a)[STEPS][MT][4], const F
   constexpr bool SCALED = std::is_same_v<typename S::Matrix, Merged>;
   const float2 bias = pair(bias_at + mine.c), scale = SCALED ? pair(bias_at + S::WIDTH + mine.c) : make_float2(1, 1);
   __syncwarp();
+  if constexpr (HALVES == 1) add_rests(sums);
   lay_down<HALVES>(area.of(threadIdx.x / 32), sums);
   computing_sync();
   if (mine.row < rows) {

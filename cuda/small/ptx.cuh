@@ -78,6 +78,13 @@ __device__ __forceinline__ float load_early_word(const float* p) {
   return v;
 }
 
+// 9.7.9.21, cvt: two numbers cut, not rounded, to fp16
+__device__ __forceinline__ uint32_t cut_half2(float low, float high) {
+  uint32_t v;
+  asm("cvt.rz.f16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(high), "f"(low));
+  return v;
+}
+
 // d += a b with fp16 operands and fp32 sums
 __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint2 b) { MmaSm80::mma(d, a, b.x, b.y); }
 

@@ -5,7 +5,7 @@ use super::arch::Arch;
 use super::device::Device;
 use super::exact::Behind;
 use super::exact::sleep::{Sleep, Waker};
-use super::launch::Step;
+use super::launch::{Edge, Step};
 use super::workspace::Parts;
 use super::{exact, hopper, portable};
 use crate::dims::{D, FFN, QKV};
@@ -190,6 +190,23 @@ pub fn forward(device: &Device, shape: Shape, buffers: &Buffers, alone: bool) ->
     Ok(steps)
 }
 
+/// The steps of one forward in a graph of the caller's, where it may begin while what comes before it ends.
+pub fn captured(device: &Device, shape: Shape, buffers: &Buffers) -> Result<Vec<Step>, Error> {
+    // Who else is there when the graph is launched?
+    let mut steps = forward(device, shape, buffers, false)?;
+    if let [_, .., guard] = &mut steps[..]
+        && shape.guarded
+    {
+        device.kernels.exact().thin_out(guard, device.sms);
+    }
+    if let Some(first) = steps.first_mut()
+        && waits_itself(device, &shape)
+    {
+        first.edge = Edge::Programmatic;
+    }
+    Ok(steps)
+}
+
 /// How the exact kernel sleeps in a graph that has so many steps, the last of which it is. None: it does not.
 #[must_use]
 pub fn sleep(device: &Device, shape: Shape, steps: usize) -> Option<Sleep> {
@@ -214,8 +231,7 @@ pub fn idle(device: &Device) -> Option<Step> {
 }
 
 /// Whether a call may be launched while what comes before it runs: its first kernel waits for that itself, and lets its successors start only then.
-#[must_use]
-pub fn waits_itself(device: &Device, shape: &Shape) -> bool {
+fn waits_itself(device: &Device, shape: &Shape) -> bool {
     let is_fast = shape.precision != SolvePrecision::Exact || in_fp32(device, shape);
     is_fast && matches!(device.kernels, Kernels::Hopper(_))
 }

@@ -158,13 +158,7 @@ impl Ready {
 /// # Safety
 /// As for [`Graphs::run`].
 pub unsafe fn run_plainly(device: &Device, shape: Shape, buffers: &Buffers, stream: Stream) -> Result<(), Error> {
-    // Who else is there when the caller's graph is launched?
-    let mut steps = block::forward(device, shape, buffers, false)?;
-    if let Some(first) = steps.first_mut()
-        && block::waits_itself(device, &shape)
-    {
-        first.edge = Edge::Programmatic;
-    }
+    let steps = block::captured(device, shape, buffers)?;
     // SAFETY: the caller's promise.
     unsafe { run_steps(&steps, stream) }
 }

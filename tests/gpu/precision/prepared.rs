@@ -7,14 +7,15 @@ use solve::cuda::arch::Arch;
 use solve::dims::{D, QKV};
 use solve::options::Stream;
 use solve::precision::SolvePrecision::{self, Auto, Exact, Fast};
-use solve::weights::{B_QKV, W_ATTN, W_QKV};
+use solve::weights::{B_QKV, Param, W_ATTN, W_PROJ, W_QKV};
 
 use super::{
-    Change, KINDS, Kind, QUIET, call, check_exact, forward, in_chain, is_exact, prepared, span, tokens, weights_of,
+    Change, KINDS, Kind, QUIET, call, check_exact, forward, in_chain, is_exact, prepared, relative_error, span, tokens,
+    weights_of,
 };
 use crate::common::{Random, weights, worst};
 use crate::oracle;
-use crate::rig::{Captured, Memory, OwnStream, enter};
+use crate::rig::{Captured, Memory, OwnStream, enter, rounded};
 
 /// Attention moves all of a row by the same, up to 1500 times as far as x spreads, and LN2 takes it away again. So far that a handle's LN2, which is in the
 /// weights behind it, would lose what x1 spreads; and just so far that it need not be computed again.
@@ -54,6 +55,35 @@ pub fn shifted_rows(arch: Arch) {
             }
         }
     }
+}
+
+/// Up to eight rows a Hopper GPU loses nothing of what LayerNorms give. Weights are such that it would be one of two errors of the same size: beside the hidden
+/// layer's, or beside the merged matrix's of single tokens.
+pub fn few_rows(arch: Arch) {
+    if arch != Arch::Sm90a {
+        return;
+    }
+    let x = Random::new(97).uniforms(9 * D);
+    let without = |param: Param| {
+        let mut all = rounded(&weights(97));
+        all[param.offset..][..param.len].fill(0.0);
+        all
+    };
+    let share = |what, error: &dyn Fn(usize) -> f64| {
+        let share = error(8) / error(9);
+        assert!((0.6..0.8).contains(&share), "{what}: of eight rows {share} times the error of nine");
+    };
+    let host_weights = without(W_ATTN);
+    let (weights, wanted) = (Memory::of(&host_weights), |rows| oracle::block(&x[..rows * D], &host_weights, false));
+    let handle = prepared(arch, &weights, Fast, false, 9);
+    let error = |got: Vec<f32>| relative_error(&got, &wanted(got.len() / D), &x);
+    share("LN2 of solve()", &|rows| error(call(arch, &x[..rows * D], &weights, Fast)));
+    share("LN2 of a handle", &|rows| error(forward(&handle, &x[..rows * D], 1)));
+
+    let host_weights = without(W_PROJ);
+    let handle = prepared(arch, &Memory::of(&host_weights), Fast, false, 9);
+    let wanted: Vec<f64> = x.chunks(D).flat_map(|token| oracle::block(token, &host_weights, false)).collect();
+    share("LN1 of single tokens", &|rows| relative_error(&forward(&handle, &x[..rows * D], rows), &wanted, &x));
 }
 
 /// Of sequences of one token a handle on Hopper multiplies by the product of V's weights and the attention projection's, which is beyond fp16 here while the
