@@ -28,6 +28,7 @@ class Library:
         self.c.solve_build_id.restype = ctypes.c_char_p
         self.c.solve_block_create.argtypes = [pointer, pointer, pointer]
         self.c.solve_block_forward.argtypes = [pointer, pointer, pointer, ctypes.c_int, ctypes.c_int, pointer]
+        self.c.solve_block_update.argtypes = [pointer, pointer, pointer]
         self.c.solve_block_destroy.argtypes = [pointer]
 
     def solve(self, x, out, weights):
@@ -49,9 +50,9 @@ class Library:
         self.check(self.c.solve_block_create(weights.data_ptr(), ctypes.byref(options), ctypes.byref(handle)))
         return handle
 
-    def forward(self, handle, x, out, batch=1):
-        """As solve, for a prepared block on the legacy default stream."""
-        arguments = (handle, x.data_ptr(), out.data_ptr(), batch, x.shape[0] // batch, None)
+    def forward(self, handle, x, out, batch=1, stream=None):
+        """As solve, for a prepared block, on a stream's address or the legacy default stream."""
+        arguments = (handle, x.data_ptr(), out.data_ptr(), batch, x.shape[0] // batch, stream)
         function = self.c.solve_block_forward
         self.check(function(*arguments))
         return lambda tensors=(x, out): function(*arguments)

@@ -19,10 +19,8 @@ pub fn header(machine: &Machine, gpu_here: bool) -> Vec<String> {
             ));
             lines.push(format!("driver   {}", machine.driver.as_deref().unwrap_or("?")));
         }
-        None if !gpu_here => {
-            lines.push("No NVIDIA GPU on this machine: the CPU backend is graded, on host pointers.".into())
-        }
-        None => lines.push("The CPU backend is graded, on host pointers, as asked.".into()),
+        None if !gpu_here => lines.push("No NVIDIA GPU on this machine: graded on the CPU, on host pointers.".into()),
+        None => lines.push("Graded on the CPU, on host pointers, as asked.".into()),
     }
     lines.push(format!("CPU      {}, {} cores, Linux {}", machine.cpu, machine.cores, machine.kernel));
     lines.push(format!("harness  {}", env!("CARGO_PKG_VERSION")));
