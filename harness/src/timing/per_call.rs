@@ -124,7 +124,7 @@ fn drawn_anew(
 ) -> Result<(), Failure> {
     let (bases, seq) = (setting.bases, setting.seq);
     let gpu = grade.plan.device == Device::Cuda;
-    // As most calls of the report: on a CPU one behind a comparison of all weights finds less in its caches, 1.3 to 1.5 times as long at 16 tokens (two cores).
+    // As most calls of the report: on a CPU one behind a comparison of all weights finds less in its caches. 3 of 14 honest runs at 16 tokens looked odd so.
     let manner = Manner { spin_us: if gpu { setting.spin } else { 0 }, check_weights: gpu, ..Manner::CAREFUL };
     let skipped = if gpu { SKIPPED_ON_GPU } else { SKIPPED };
     let fixed = weights == "fixed";
