@@ -137,9 +137,9 @@ typedef enum {
    * fp16 operands. The error is at most the larger of 1e-3 + 1e-3 |reference| and 1.3 times that of operands rounded to TF32, but for chance: on random
    * inputs one of 51,588 calls of 1 to 4299 tokens was beyond both, by 5 %. The kernels watch the weights as they read them: where some are so large that
    * fp16 might overflow, or so small that it might lose them, the device computes the call again as SOLVE_PRECISION_EXACT, without the host. Such a call
-   * takes up to 3 times as long as one in that precision, right behind a solve_block_update up to 4 times, in a graph captured before it up to 10 (H200).
-   * It may be larger where rows of x, which nobody watches, spread less than 1e-5 and matrices or gamma are several times the usual, and where rounding
-   * decides between the largest scores of an all but one-hot softmax.
+   * takes up to 3 times as long as one in that precision; right behind a solve_block_update, or in a graph captured before it, up to 4 times, of one token
+   * up to 6 (H200). It may be larger where rows of x, which nobody watches, spread less than 1e-5 and matrices or gamma are several times the usual,
+   * and where rounding decides between the largest scores of an all but one-hot softmax.
    */
   SOLVE_PRECISION_FAST = 0,
   /**
@@ -272,11 +272,12 @@ solve_status solve_block_create(const float *weights,
  * other streams have no calls of this library. It comes after all that kernel comes after; one that was launched with programmatic stream
  * serialization must have waited itself (griddepcontrol.wait). And no cooperative grid may be launched meanwhile that has this same priority
  * and no room beside the call, nor may others' kernels keep it from multiprocessors for more than 20 s.
- * A captured call (in exact one of at most 8 tokens) begins while the kernel before it in its graph ends, by a programmatic edge, which a graph's
- * edges show only with their data; what that kernel must have waited for is the same, and no more is asked of others. Captured when the weights
- * are known to be such that calls are computed in exact (solve_precision), it is exact in its graph for good: capture again behind an update.
+ * On Hopper a captured call (in exact one of at most 8 tokens) begins while the kernel before it in its graph ends, by a programmatic edge, which a
+ * graph's edges show only with their data; what that kernel must have waited for is the same, and no more is asked of others. Above 32 tokens it
+ * ends with two kernels side by side, and what is captured next follows both. Captured when the weights are known to be such that calls are
+ * computed in exact (solve_precision), it is exact in its graph for good, and begins when what is before it has ended: capture again behind an update.
  * Where one sequence has numbers that are not finite, others of its batch may come out as NaN, too, and if causal its own earlier tokens.
- * On the CPU: x and output are host memory, stream is null, and output is ready on return.
+ * On the CPU: x and output are host memory, stream is null (or CUDA's legacy stream), and output is ready on return.
  *
  * The statuses of solve, and SOLVE_STATUS_BAD_HANDLE for a block that does not exist (any more), INVALID_ARGUMENT for batch outside 1 to 65,535,
  * seq_len below 1, batch * seq_len above 2^31 - 1 or above max_tokens, or a stream given to a block on the CPU, MIXED_MEMORY for memory of another

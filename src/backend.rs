@@ -135,8 +135,8 @@ unsafe fn cpu_forward(tokens: &Tokens, weights: &[f32; WEIGHTS_LEN], causal: boo
 fn copy(weights: &Span) -> Result<Box<[f32; WEIGHTS_LEN]>, Error> {
     host::check([weights])?;
     let mut copy = Vec::new();
-    let what = "a copy of the weights";
-    copy.try_reserve_exact(WEIGHTS_LEN).map_err(|_| Error::OutOfMemory { what, bytes: weights.bytes })?;
+    let reserved = copy.try_reserve_exact(WEIGHTS_LEN);
+    reserved.map_err(|_| Error::OutOfMemory { what: "a copy of the weights".to_owned(), bytes: weights.bytes })?;
     // SAFETY: just checked.
     copy.extend_from_slice(unsafe { host::weights(weights) });
     let copy = Box::into_raw(copy.into_boxed_slice());

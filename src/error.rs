@@ -60,8 +60,8 @@ pub enum Error {
     Elsewhere { argument: &'static str, place: String, block: String },
     #[error("{argument} at {address:#x} is not {access} memory of this process for {bytes} bytes")]
     BadPointer { argument: &'static str, address: usize, access: &'static str, bytes: usize },
-    #[error("out of memory: {what} needs {bytes} bytes")]
-    OutOfMemory { what: &'static str, bytes: usize },
+    #[error("out of memory: {bytes} bytes for {what}")]
+    OutOfMemory { what: String, bytes: usize },
     #[error("out of memory: {what}: {why}")]
     Exhausted { what: &'static str, why: String },
     #[error("no usable GPU: {0}")]

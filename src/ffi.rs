@@ -146,11 +146,12 @@ pub unsafe extern "C-unwind" fn solve_block_create(
 /// other streams have no calls of this library. It comes after all that kernel comes after; one that was launched with programmatic stream
 /// serialization must have waited itself (griddepcontrol.wait). And no cooperative grid may be launched meanwhile that has this same priority
 /// and no room beside the call, nor may others' kernels keep it from multiprocessors for more than 20 s.
-/// A captured call (in exact one of at most 8 tokens) begins while the kernel before it in its graph ends, by a programmatic edge, which a graph's
-/// edges show only with their data; what that kernel must have waited for is the same, and no more is asked of others. Captured when the weights
-/// are known to be such that calls are computed in exact (solve_precision), it is exact in its graph for good: capture again behind an update.
+/// On Hopper a captured call (in exact one of at most 8 tokens) begins while the kernel before it in its graph ends, by a programmatic edge, which a
+/// graph's edges show only with their data; what that kernel must have waited for is the same, and no more is asked of others. Above 32 tokens it
+/// ends with two kernels side by side, and what is captured next follows both. Captured when the weights are known to be such that calls are
+/// computed in exact (solve_precision), it is exact in its graph for good, and begins when what is before it has ended: capture again behind an update.
 /// Where one sequence has numbers that are not finite, others of its batch may come out as NaN, too, and if causal its own earlier tokens.
-/// On the CPU: x and output are host memory, stream is null, and output is ready on return.
+/// On the CPU: x and output are host memory, stream is null (or CUDA's legacy stream), and output is ready on return.
 ///
 /// The statuses of solve, and SOLVE_STATUS_BAD_HANDLE for a block that does not exist (any more), INVALID_ARGUMENT for batch outside 1 to 65,535,
 /// seq_len below 1, batch * seq_len above 2^31 - 1 or above max_tokens, or a stream given to a block on the CPU, MIXED_MEMORY for memory of another

@@ -351,7 +351,7 @@ fn every_error_has_its_status() {
         (Error::Mixed { first: "", first_place, second: "", second_place }, MixedMemory),
         (Error::Elsewhere { argument: "", place, block }, MixedMemory),
         (Error::Exhausted { what: "", why: String::new() }, OutOfMemory),
-        (Error::OutOfMemory { what: "", bytes: 0 }, OutOfMemory),
+        (Error::OutOfMemory { what: String::new(), bytes: 0 }, OutOfMemory),
         (Error::Short { argument: "", address: 0, have: 0, need: 0 }, InvalidArgument),
         (Error::NoDevice(String::new()), SolveStatus::NoDevice),
         (driver(700), SolveStatus::Driver),

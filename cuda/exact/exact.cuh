@@ -20,8 +20,8 @@
 enum ExactPhases { EXACT_CAST = 1, EXACT_FORWARD = 2 };
 
 // What the exact kernel waits for before it reads the alarms. It starts when the last kernel in front lets it, behind the end of all others: UNKNOWN, that one
-// may raise some, so wait for its end; NONE, it raises none.
-enum Watchers { WATCHERS_UNKNOWN = -1, WATCHERS_NONE = 0 };
+// may raise some, so wait for its end; NONE, it raises none; STANDING, nor does it matter whether it has ended where none are raised.
+enum Watchers { WATCHERS_STANDING = -2, WATCHERS_UNKNOWN = -1, WATCHERS_NONE = 0 };
 
 struct ExactArgs {
   const float* x;         // (rows, D), 16-byte aligned

@@ -80,11 +80,25 @@ fn check_shape(x: &[f32], batch: usize, seq_len: usize) -> Result<usize, Error> 
 }
 
 /// A zeroed (rows, width) buffer, or a sentence instead of an abort when there is no memory.
-fn zeros(what: &'static str, rows: usize, width: usize) -> Result<Vec<f32>, Error> {
+fn zeros(what: &str, rows: usize, width: usize) -> Result<Vec<f32>, Error> {
     let len = rows.saturating_mul(width);
     let mut buffer = Vec::new();
-    let reserved = buffer.try_reserve_exact(len);
-    reserved.map_err(|_| Error::OutOfMemory { what, bytes: len.saturating_mul(size_of::<f32>()) })?;
+    buffer.try_reserve_exact(len).map_err(|_| Error::OutOfMemory {
+        what: format!("{what} of batch * seq_len = {rows}"),
+        bytes: len.saturating_mul(size_of::<f32>()),
+    })?;
     buffer.resize(len, 0.0);
     Ok(buffer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_finds_no_memory_says_for_how_many_tokens() {
+        let tokens = usize::MAX / QKV;
+        let said = format!("out of memory: {} bytes for Q, K and V of batch * seq_len = {tokens}", usize::MAX);
+        assert_eq!(zeros("Q, K and V", tokens, QKV).map_err(|error| error.to_string()), Err(said));
+    }
 }

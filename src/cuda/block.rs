@@ -194,10 +194,10 @@ pub fn forward(device: &Device, shape: Shape, buffers: &Buffers, alone: bool) ->
 pub fn captured(device: &Device, shape: Shape, buffers: &Buffers) -> Result<Vec<Step>, Error> {
     // Who else is there when the graph is launched?
     let mut steps = forward(device, shape, buffers, false)?;
-    if let [_, .., guard] = &mut steps[..]
+    if let (Kernels::Hopper(kernels), [_, .., guard]) = (&device.kernels, &mut steps[..])
         && shape.guarded
     {
-        device.kernels.exact().thin_out(guard, device.sms);
+        *guard = kernels.exact.forward(device.sms, shape, buffers, Behind::Standing);
     }
     if let Some(first) = steps.first_mut()
         && waits_itself(device, &shape)

@@ -152,17 +152,6 @@ impl Ready {
     }
 }
 
-/// Enqueues one forward launch by launch, for a stream that is being captured into the caller's own graph. Behind a kernel it begins while that ends: from call
-/// to call 0.45 us less at 1 to 32 rows, 0.1 to 0.3 above (H200, 20 calls of a handle in a graph).
-///
-/// # Safety
-/// As for [`Graphs::run`].
-pub unsafe fn run_plainly(device: &Device, shape: Shape, buffers: &Buffers, stream: Stream) -> Result<(), Error> {
-    let steps = block::captured(device, shape, buffers)?;
-    // SAFETY: the caller's promise.
-    unsafe { run_steps(&steps, stream) }
-}
-
 /// Enqueues steps one by one.
 ///
 /// # Safety

@@ -80,6 +80,8 @@ pub enum Edge {
     Full,
     /// When every block of the step before has allowed it or ended (griddepcontrol); the kernel itself waits for the data.
     Programmatic,
+    /// Likewise, but the kernel need not wait: what comes after it is to come after the step before, too.
+    Beside,
 }
 
 /// How blocks of a grid that wait for each other come to run together.
@@ -250,7 +252,7 @@ pub unsafe fn launch(step: &Step, stream: Stream) -> Result<(), Error> {
     // SAFETY: an attribute is plain numbers.
     let mut attributes: [sys::CUlaunchAttribute; 3] = unsafe { std::mem::zeroed() };
     let mut count = 0;
-    if step.edge == Edge::Programmatic {
+    if step.edge != Edge::Full {
         attributes[count].id = Attribute::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
         attributes[count].value.programmaticStreamSerializationAllowed = 1;
         count += 1;

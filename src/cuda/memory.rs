@@ -31,12 +31,12 @@ pub struct Buffer {
 
 impl Buffer {
     /// Allocates; the device's context is current.
-    pub fn new(device: &'static Device, what: &'static str, bytes: usize) -> Result<Self, Error> {
+    pub fn new(device: &'static Device, what: &str, bytes: usize) -> Result<Self, Error> {
         let mut address = 0;
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         // SAFETY: writes one address.
         match unsafe { sys::cuMemAlloc_v2(&mut address, bytes) } {
-            sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => Err(Error::OutOfMemory { what, bytes }),
+            sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => Err(Error::OutOfMemory { what: what.to_owned(), bytes }),
             result => check("cuMemAlloc", result).map(|()| Self { device, address, bytes }),
         }
     }
@@ -46,7 +46,7 @@ impl Buffer {
     pub fn at_least(
         slot: &mut Option<Self>,
         device: &'static Device,
-        what: &'static str,
+        what: &str,
         bytes: usize,
         step: usize,
     ) -> Result<u64, Error> {
@@ -94,11 +94,11 @@ unsafe impl Send for Pinned {}
 
 impl Pinned {
     /// Allocates; the device's context is current.
-    pub fn new(device: &'static Device, what: &'static str, bytes: usize) -> Result<Self, Error> {
+    pub fn new(device: &'static Device, what: &str, bytes: usize) -> Result<Self, Error> {
         let mut address = ptr::null_mut();
         // SAFETY: writes one address.
         match unsafe { sys::cuMemHostAlloc(&mut address, bytes, 0) } {
-            sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => Err(Error::OutOfMemory { what, bytes }),
+            sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => Err(Error::OutOfMemory { what: what.to_owned(), bytes }),
             result => check("cuMemHostAlloc", result).map(|()| Self { device, address, bytes }),
         }
     }

@@ -4,6 +4,7 @@ pub mod addresses;
 pub mod alarms;
 pub mod arch;
 pub mod block;
+pub mod capture;
 pub mod context;
 pub mod device;
 pub mod driver;

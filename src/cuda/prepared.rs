@@ -7,10 +7,11 @@ use cudarc::driver::sys;
 
 use super::alarms::Alarms;
 use super::block::{self, Buffers, Shape, prepare};
+use super::capture::{self, is_capturing};
 use super::device::Device;
 use super::driver::{Driver, check};
 use super::event::Event;
-use super::graph::{Graphs, run_plainly, run_steps};
+use super::graph::{Graphs, run_steps};
 use super::launch::{number_of, raw};
 use super::launchers::{Company, End};
 use super::memory::{Buffer, copy_in, fill, staged, wait};
@@ -147,7 +148,7 @@ impl Prepared {
                         // SAFETY: the caller's spans were checked for their length, the rows are at most max_tokens.
                         unsafe {
                             match run {
-                                Run::Captured => run_plainly(self.device, shape, &buffers, stream),
+                                Run::Captured => capture::run(self.device, shape, &buffers, stream),
                                 Run::Now(number, company) => {
                                     order.graphs.run(self.device, shape, &buffers, (stream, number), company)
                                 }
@@ -262,11 +263,4 @@ fn check_whole(stream: Stream) -> Result<(), Error> {
     let text =
         "stream is of a green context, which has a part of the device's multiprocessors; a block needs all of them";
     Err(Error::Unsupported(text.into()))
-}
-
-fn is_capturing(stream: Stream) -> Result<bool, Error> {
-    let mut status = sys::CUstreamCaptureStatus_enum::CU_STREAM_CAPTURE_STATUS_NONE;
-    // SAFETY: writes one status.
-    check("cuStreamIsCapturing", unsafe { sys::cuStreamIsCapturing(raw(stream), &mut status) })?;
-    Ok(status != sys::CUstreamCaptureStatus_enum::CU_STREAM_CAPTURE_STATUS_NONE)
 }

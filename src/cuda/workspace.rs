@@ -169,7 +169,11 @@ impl Workspace {
     /// Allocates; the device's context is current.
     pub fn new(device: &'static Device, rows: usize, purpose: Purpose) -> Result<Self, Error> {
         let sizes = Sizes::new(device.arch, rows, purpose);
-        let buffer = Buffer::new(device, "the workspace", sizes.total())?;
+        let bound = match purpose {
+            Purpose::Stateless => "seq_len",
+            Purpose::Prepared(_) => "max_tokens",
+        };
+        let buffer = Buffer::new(device, &format!("the workspace of {bound} = {rows}"), sizes.total())?;
         let workspace = Self { device, buffer, _joined: Joined::new(device)?, rows, sizes };
         let parts = workspace.parts();
         fill(parts.alarms, 0, ALARMS_BYTES, Stream::LEGACY)?;

@@ -135,7 +135,7 @@ pub fn handle_table() {
         Block::create(w.address(), &options(change)).map(|_| ()).expect_err("a bad option")
     };
     assert_eq!(create(|o| o.max_tokens = i32::MAX).0, OutOfMemory);
-    assert!(message().contains("workspace needs"), "{}", message());
+    assert!(message().contains("the workspace of max_tokens = 2147483647"), "{}", message());
     assert_eq!(create(|o| o.device = 4096).0, NoDevice);
     assert_eq!(create(|o| o.device = -2).0, InvalidArgument);
     assert_eq!(create(|o| o.size -= 1).0, InvalidArgument);

@@ -348,6 +348,30 @@ impl Captured {
         // SAFETY: the graph's buffers live.
         unsafe { ok(sys::cuGraphLaunch(self.executable, stream.0)) };
     }
+
+    /// Which nodes one follows, by the order in which they were captured, and whether it may begin while they end.
+    pub fn in_front_of(&self, node: usize) -> Vec<(usize, bool)> {
+        let mut nodes = [ptr::null_mut(); 64];
+        let (mut from, mut to) = (nodes, nodes);
+        // SAFETY: an edge is plain numbers.
+        let mut edges: [sys::CUgraphEdgeData; 64] = unsafe { std::mem::zeroed() };
+        let (mut node_count, mut edge_count) = (nodes.len(), edges.len());
+        // SAFETY: room for as many as the counts say.
+        unsafe {
+            ok(sys::cuGraphGetNodes(self.graph, nodes.as_mut_ptr(), &mut node_count));
+            let (from, to, edges) = (from.as_mut_ptr(), to.as_mut_ptr(), edges.as_mut_ptr());
+            ok(sys::cuGraphGetEdges_v2(self.graph, from, to, edges, &mut edge_count));
+        }
+        let early = sys::CUgraphDependencyType_enum::CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC as u8;
+        let place = |of| nodes[..node_count].iter().position(|&node| node == of).expect("a node of the graph");
+        let edges = from.into_iter().zip(to).zip(edges).take(edge_count);
+        let mut found: Vec<_> = edges
+            .filter(|&((_, to), _)| place(to) == node)
+            .map(|((from, _), edge)| (place(from), edge.type_ == early))
+            .collect();
+        found.sort_unstable();
+        found
+    }
 }
 
 impl Drop for Captured {

@@ -88,6 +88,8 @@ pub enum Behind {
     Itself,
     /// A chain whose last kernel raises none, so that they can be read while it works.
     Settled,
+    /// A chain that raises none, of a call that looks each time: usually it ends without waiting for the chain, and who comes next must.
+    Standing,
     /// A chain in whose last kernel so many warps raise them and count themselves when they have.
     Watching(u32),
 }
@@ -140,15 +142,6 @@ impl Kernel {
         chain.or_else(long).unwrap_or_else(|| vec![resident])
     }
 
-    /// Leaves who looks behind a chain of a handle few blocks, for calls that look every time. From call to call, over no guard, 66 blocks of 132 take 2 us
-    /// more from 64 to 512 rows, 16 take 1.4 at 64 to 256 and 0.4 at 512, where 17 take 1.0 (H200); where they must compute, 16 take 1.5 to 3.3
-    /// times as long as 66.
-    pub fn thin_out(&self, guard: &mut Step, sms: usize) {
-        if self.form.gathers {
-            guard.grid[0] = (sms / 8).max(1) as u32;
-        }
-    }
-
     /// Computes output, or looks whether that is needed.
     #[must_use]
     pub fn forward(&self, sms: usize, shape: Shape, buffers: &Buffers, behind: Behind) -> Step {
@@ -178,6 +171,7 @@ impl Kernel {
         let watchers = match behind {
             Behind::Anything | Behind::Itself => u32::MAX,
             Behind::Settled => 0,
+            Behind::Standing => u32::MAX - 1,
             Behind::Watching(warps) => warps,
         };
         let numbers = [
@@ -199,7 +193,11 @@ impl Kernel {
             threads: if few.is_some() { FEW_THREADS } else { self.form.threads },
             shared: self.form.shared,
             pairs: false,
-            edge: if behind == Behind::Anything { Edge::Full } else { Edge::Programmatic },
+            edge: match behind {
+                Behind::Anything => Edge::Full,
+                Behind::Standing => Edge::Beside,
+                _ => Edge::Programmatic,
+            },
             residency: if gathers { Residency::Any } else { Residency::Cooperative },
             arguments: Arguments::new().words(&[&words[..], &numbers].concat()),
         }
@@ -249,8 +247,9 @@ mod tests {
             assert_eq!(cast, [&first[..], &[pair(0, 0), pair(0, 1), pair(0, 1), anything]].concat());
         }
         let watchers = |behind| words(&step(false, Fast, 100, behind, Arch::Sm90a))[8] as u32;
-        let all = [Behind::Anything, Behind::Itself, Behind::Settled, Behind::Watching(40)].map(watchers);
-        assert_eq!(all, [u32::MAX, u32::MAX, 0, 40]);
+        let all =
+            [Behind::Anything, Behind::Itself, Behind::Settled, Behind::Watching(40), Behind::Standing].map(watchers);
+        assert_eq!(all, [u32::MAX, u32::MAX, 0, 40, u32::MAX - 1]);
     }
 
     #[test]
@@ -273,11 +272,6 @@ mod tests {
         // Who computes needs all of them at once, and so does everybody on other GPUs.
         assert_eq!(blocks(Exact, Behind::Anything, Arch::Sm90a), (132, true, true));
         assert_eq!(blocks(Fast, Behind::Anything, Arch::Sm80), (132, true, true));
-        let thin = |behind, arch| {
-            let mut guard = step(true, Fast, 1000, behind, arch);
-            kernel(arch).thin_out(&mut guard, SMS);
-            guard.grid[0]
-        };
-        assert_eq!([thin(Behind::Settled, Arch::Sm90a), thin(Behind::Anything, Arch::Sm80)], [16, 132]);
+        assert_eq!(step(true, Fast, 1000, Behind::Standing, Arch::Sm90a).edge, Edge::Beside);
     }
 }

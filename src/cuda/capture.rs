@@ -1,0 +1,64 @@
+//! A forward in the caller's own graph: launched step by step into the stream that is being captured.
+
+use std::{ptr, slice};
+
+use cudarc::driver::sys;
+
+use super::block::{self, Buffers, Shape};
+use super::device::Device;
+use super::driver::check;
+use super::launch::{Edge, launch, raw};
+use crate::error::Error;
+use crate::options::Stream;
+
+/// Whether what is enqueued there becomes part of a graph.
+pub fn is_capturing(stream: Stream) -> Result<bool, Error> {
+    let mut status = sys::CUstreamCaptureStatus_enum::CU_STREAM_CAPTURE_STATUS_NONE;
+    // SAFETY: writes one status.
+    check("cuStreamIsCapturing", unsafe { sys::cuStreamIsCapturing(raw(stream), &mut status) })?;
+    Ok(status != sys::CUstreamCaptureStatus_enum::CU_STREAM_CAPTURE_STATUS_NONE)
+}
+
+/// Enqueues one forward. Behind a kernel it begins while that ends: from call to call 0.45 us less at 1 to 32 rows, 0.1 to 0.3 above (H200, 20 calls of a
+/// handle in a graph).
+///
+/// # Safety
+/// As for [`Graphs::run`](super::graph::Graphs::run).
+pub unsafe fn run(device: &Device, shape: Shape, buffers: &Buffers, stream: Stream) -> Result<(), Error> {
+    for step in block::captured(device, shape, buffers)? {
+        let mut before = if step.edge == Edge::Beside { newest_nodes(stream)? } else { Vec::new() };
+        // SAFETY: the caller's promise.
+        unsafe { launch(&step, stream) }?;
+        if !before.is_empty() {
+            follow_also(stream, &mut before)?;
+        }
+    }
+    Ok(())
+}
+
+/// The nodes of its graph that what comes next on the stream is to follow.
+fn newest_nodes(stream: Stream) -> Result<Vec<sys::CUgraphNode>, Error> {
+    let mut status = sys::CUstreamCaptureStatus_enum::CU_STREAM_CAPTURE_STATUS_NONE;
+    let (mut nodes, mut edges, mut count) = (ptr::null(), ptr::null(), 0);
+    let (id, graph) = (ptr::null_mut(), ptr::null_mut());
+    // SAFETY: writes one of each, but for the two that are null.
+    let result = unsafe {
+        sys::cuStreamGetCaptureInfo_v3(raw(stream), &mut status, id, graph, &mut nodes, &mut edges, &mut count)
+    };
+    check("cuStreamGetCaptureInfo", result)?;
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    // SAFETY: the driver's, until the next call that takes the stream.
+    Ok(unsafe { slice::from_raw_parts(nodes, count) }.to_vec())
+}
+
+/// Has what comes next follow these nodes, too.
+fn follow_also(stream: Stream, nodes: &mut [sys::CUgraphNode]) -> Result<(), Error> {
+    let flags = sys::CUstreamUpdateCaptureDependencies_flags_enum::CU_STREAM_ADD_CAPTURE_DEPENDENCIES as u32;
+    // SAFETY: nodes of the stream's graph, by full edges.
+    let result = unsafe {
+        sys::cuStreamUpdateCaptureDependencies_v2(raw(stream), nodes.as_mut_ptr(), ptr::null(), nodes.len(), flags)
+    };
+    check("cuStreamUpdateCaptureDependencies", result)
+}
