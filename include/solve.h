@@ -196,9 +196,9 @@ extern "C" {
  *
  * With device pointers the work is enqueued on the legacy default stream of the device that holds them, which no graph can capture (a block's
  * calls can be), and solve returns without waiting;
- * only a call that takes memory may wait for those before it (the first, one of more tokens than any before, the first that is misaligned or one of
- * more tokens than any misaligned one before), and a call of another thread for that, or for one on host memory. On Hopper a call of few tokens
- * may begin while the kernel before it ends: solve_block_forward says when, and what follows from it.
+ * only a call that takes memory may wait for those before it, and for those of blocks (the first, one of more tokens than any before, the first
+ * that is misaligned or one of more tokens than any misaligned one before), and a call of another thread for that, or for one on host memory.
+ * On Hopper a call of few tokens may begin while the kernel before it ends: solve_block_forward says when, and what follows from it.
  * With host or managed pointers it returns when output is ready. Nothing about x, output or weights is remembered: weights rewritten in
  * place are seen by the next call. The outcome is in solve_last_status and solve_last_error of the same thread:
  * SOLVE_STATUS_NULL_POINTER, INVALID_ARGUMENT (seq_len below 1, or a device buffer shorter than its shape), MISALIGNED (not a multiple of 4),
@@ -244,6 +244,8 @@ const char *solve_build_id(void);
  * Prepares a block: takes a copy of weights (SOLVE_WEIGHTS_LEN floats, on a device or on the host) in the form the kernels like best, and
  * on a GPU reserves memory for options->max_tokens. options may be null: all defaults. Returns when the block is ready, and weights may then be
  * freed. Destroy the block with solve_block_destroy. With SOLVE_DEVICE=cpu, or where no GPU is asked for and there is none, it is one on the CPU.
+ * Weights on a device are read in the order of its legacy default stream: what other streams still write there is not waited for. What other
+ * blocks of the device, and solve, still have to do is.
  *
  * The statuses of solve, and SOLVE_STATUS_INVALID_ARGUMENT for an option out of its range or a size that is not sizeof(solve_options),
  * NO_DEVICE for a device that is not there, MIXED_MEMORY for weights on another device than the options name, OUT_OF_MEMORY when
@@ -262,10 +264,11 @@ solve_status solve_block_create(const float *weights,
  *
  * On a GPU: x and output are device or managed memory of the block's device. The work is enqueued on stream (a CUstream or cudaStream_t of
  * that device, null for the legacy default stream; not one of a green context). No memory of the library's is allocated, nothing waited for
- * but another thread's solve_block_create, solve that takes memory or first captured call, and a capturing stream gets the work into its
- * graph. Calls on one block run in the order in which they were made, whatever their streams; launches of a captured graph are ordered by
- * whoever launches them, against each other and against other use of the block. The first call in a process that is captured waits for what
- * other blocks of the device, and solve, still have to do. Host memory is served too, but then the call waits and must not be captured.
+ * but another thread's solve_block_create, solve that takes memory, first captured call, or call of this block on host memory, and a capturing
+ * stream gets the work into its graph. Calls on one block run in the order in which they were made, whatever their streams, within one graph, too;
+ * launches of a captured graph are ordered by whoever launches them, against each other and against other use of the block. The first call in a
+ * process that is captured waits for what other blocks of the device, and solve, still have to do. Host memory is served too, but then the call
+ * waits and must not be captured.
  * Blocks that share a stream, and solve with them, are about 1 us a call faster at 256 to 1024 rows than on streams of their own (H200).
  * On Hopper a call of at most 32 tokens (in exact 16), of a block or of solve, or of at most 64 sequences of one token of a block that is not
  * exact, made right behind another one on its stream, begins while the kernel before it ends, at the device's highest priority, as long as
@@ -296,7 +299,8 @@ solve_status solve_block_forward(solve_block *block,
 /**
  * Replaces a block's weights by others (SOLVE_WEIGHTS_LEN floats, on the block's device or on the host), in stream order: forwards enqueued
  * before it use the old ones, later ones the new. Device weights must stay as they are until the work enqueued on stream is done; host weights
- * may be reused on return. Captured graphs see the new weights too. Where an update fails halfway, forward is SOLVE_STATUS_DRIVER until one succeeds.
+ * may be reused on return, and take memory of the device meanwhile, for which the call may wait for its other work. Captured graphs see the new
+ * weights too. Where an update fails halfway, forward is SOLVE_STATUS_DRIVER until one succeeds.
  *
  * SOLVE_STATUS_NULL_POINTER (block or weights), BAD_HANDLE, INVALID_ARGUMENT (device weights shorter than SOLVE_WEIGHTS_LEN floats, or a stream
  * given to a block on the CPU), MISALIGNED, MIXED_MEMORY (weights on another device than the block's), BAD_POINTER, OUT_OF_MEMORY,

@@ -41,7 +41,7 @@ __device__ __forceinline__ void exchange_and_store(const AttentionConsumer<T>& c
     cluster_store_4(there + 2048 * i, half ? make_float4(o[0], o[1], o[4], o[5]) : make_float4(o[2], o[3], o[6], o[7]), barrier);
   }
   const float reference = half ? references[1] : references[0], sum = half ? c.sums[1] : c.sums[0];
-  mbarrier_wait_or_fault(c.smem.received(c.group), 0);
+  cluster_wait_or_fault(c.smem.received(c.group), 0);
   const float2 other = load_shared_2(statistics);
   const float top = fmaxf(reference, other.x);
   const float weight = exp2_approx((reference - top) * SCORE_SCALE), other_weight = exp2_approx((other.x - top) * SCORE_SCALE);

@@ -1,7 +1,7 @@
 /* Attention of many short sequences on sm_90a, causal or not: att(batch, seq_len, 768) fp16 = softmax(Q K^T / 8) V of qkv(batch, seq_len, 2304) fp16. A block
    of the other kernels has 64 queries of one sequence; here a warp has 16 queries of a head, of as many whole sequences as go into 16 rows, or of one of up
    to 32, and all their keys in registers (small/attention.cuh).
-   attention_short_<rows>_f16. grid: a warp for each head and each 16 queries, four to a block. Limiter: latency, once the 6 KB or 9 KB of a warp are asked for. */
+   attention_short_<rows>_f16. grid: a warp for each head and each 16 queries, four to a block. Limiter: latency, once a warp's 6 or 10 KB are asked for. */
 #include "common/sync_sm90a.cuh"
 #include "dims.h"
 #include "small/attention.cuh"

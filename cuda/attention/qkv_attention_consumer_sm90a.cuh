@@ -50,7 +50,7 @@ struct QkvAttentionConsumer : AttentionConsumer<QkvAttentionTile> {
   // Behind the first tile, when no product reads Q as it is any more, nor who measures it: whether all of the warpgroup's scores are small; `tame`: whether the
   // warp's of the first tile are
   __device__ __forceinline__ bool judge(bool tame) const {
-    mbarrier_wait_or_fault(smem.measured(), 0);
+    cluster_wait_or_fault(smem.measured(), 0);
     const float keys = load_shared(smem.squares(lane() % T::KEY_SQUARES)), queries = load_shared(smem.squares(T::KEY_SQUARES + group));
     return named_barrier_all(1 + T::CONSUMERS + group, 128, tame && queries * keys <= TAME_SQUARES);
   }

@@ -103,7 +103,8 @@ struct QkvAttention {
 
   __device__ __forceinline__ int next() const { return (rank + 1) % HEAD_BLOCKS; }
 
-  // No copy reads the own tile any more, and nobody speaks to this block once it may end.
+  // No copy reads the own tile any more, and nobody speaks to this block once it may end. published(rank): the own stores have ended; taken: the neighbour
+  // has its copy; published(next()): the one signal that attend() does not wait for.
   __device__ __forceinline__ void leave_own() const {
     mbarrier_wait_or_fault(smem.published(rank), 0);
     mbarrier_wait_or_fault(smem.published(next()), 0);

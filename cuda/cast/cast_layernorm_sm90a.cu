@@ -25,7 +25,7 @@ struct CastLayernormArgs {
   float* vectors;   // b_qkv | b_attn | gamma2 | beta2 | b_fc | b_proj
   unsigned long long* statistics;  // (rows, tiles)
   int rows, tiles;
-  CastArgs cast;
+  CastArgs cast;  // of a prepared block: its weights are gamma1 | beta1, the first of the caller's, too
   float* x_copy;  // (rows, 768): x once more, for a call that overwrites it; may be null
   float* output;  // only told to whoever comes behind the chain
   RowFacts* facts;  // (rows); may be null

@@ -1,5 +1,6 @@
 /* The end of a wait that never ends: the kernel faults, by a store to address 0, and the caller gets an error instead of a hung device. Not by a trap: one
-   that two roles of a kernel with setmaxnreg can reach makes ptxas ignore that, so that consumers spill. */
+   that two roles of a kernel with setmaxnreg can reach makes ptxas ignore that, so that consumers spill, and where products are in flight ptxas waits for
+   them in front of it (C7517). */
 #pragma once
 #include <cstdint>
 

@@ -10,7 +10,8 @@ __device__ __forceinline__ uint32_t cluster_rank() {
   return rank;
 }
 
-// 9.7.13.3 barrier.cluster: relaxed arrival, for use after fence_mbarrier_init
+// 9.7.13.3 barrier.cluster: the arrival is relaxed and publishes nothing. Barriers are published by fence_mbarrier_init; elsewhere it only says that what was
+// here has been read, or has come.
 __device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 

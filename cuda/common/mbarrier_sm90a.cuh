@@ -66,7 +66,8 @@ __device__ __forceinline__ void mbarrier_wait_or_fault(uint32_t barrier, uint32_
   for (uint32_t tries = 0; !mbarrier_try_wait(barrier, parity);) bound<MOST_TRIES>(++tries);
 }
 
-// The place in a ring of STAGES buffers and the parity its barriers have there.
+// The place in a ring of STAGES buffers and the parity its barriers have there. Who fills waits for `parity ^ 1` at an empty barrier: of one that nobody has
+// arrived at, the phase before counts as ended, so that the first round does not wait.
 template <int STAGES>
 struct Ring {
   int stage = 0;

@@ -64,7 +64,9 @@ __device__ __forceinline__ void registers_decrease() {
 /* 9.7.13.13 griddepcontrol (programmatic dependent launch). A kernel lets its successor start early with pdl_launch(), which publishes nothing;
    the successor's pdl_wait() returns when every earlier grid of the chain has ended and its writes are visible. Every kernel of a chain waits,
    and touches nothing that another kernel of it writes or still reads before it has; but what a kernel before its predecessor wrote is there already
-   where that one called pdl_launch() behind its own wait: its writes have reached L2. That is what hardware does; the ISA promises it to who waits. */
+   where that one called pdl_launch() behind its own wait: its writes have reached L2. That is what hardware does; the ISA promises it to who waits.
+   One predecessor goes further: QKV and attention as one kernel fences W_attn before it lets the projection start, which fetches it ahead of its wait
+   (cast_role in attention/qkv_attention_sm90a.cuh). */
 __device__ __forceinline__ void pdl_launch() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 __device__ __forceinline__ void pdl_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 

@@ -77,6 +77,7 @@ struct ExchangeEpilogue : GemmEpilogue {
   }
 
   __device__ void finish(float (&d)[S::BN / 2], int row, int n) {
+    // The empty barrier of that stage: the ring's lie right in front of the epilogue's own.
     if (S::WARPGROUPS == 2 && threadIdx.x < 128) mbarrier_wait(barriers - 8 * (S::STAGES - stage(0)), LAST_PARITY);
     n += rank * W;
     if (rank == 0) return exchange<0>(d, row, n);

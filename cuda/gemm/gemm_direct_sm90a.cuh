@@ -108,7 +108,7 @@ __device__ __forceinline__ void produce_a(const Epilogue& epilogue, uint32_t ful
     load(s, s, full + 8 * s);
     if (s == 0) epilogue.load();
   }
-  Ring<S::STAGES> at;
+  Ring<S::STAGES> at;  // in the ring's second round, as the first has been asked for
 #pragma unroll S::UNROLLED
   for (int copy = S::STAGES; copy < S::COPIES; copy++, at.advance()) {
     mbarrier_wait(empty + 8 * at.stage, at.parity);

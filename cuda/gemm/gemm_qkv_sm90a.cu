@@ -12,7 +12,8 @@
 
 struct QkvArgs {
   const float* bias;  // (2304)
-  int rows, gemm_blocks, early, callers_bias;
+  int rows, gemm_blocks, early;
+  int callers_bias;  // bias is the caller's, aligned to 4 bytes, as the first kernel may still be copying it
   CastArgs cast;
   LongestRows longest;
 };

@@ -109,8 +109,8 @@ struct GemmProducer {
     return true;
   }
 
-  // `early`: so many tiles of B, which was written before the predecessor's predecessor ended, may come before the wait: as many as there is time for, and
-  // never so many at once that they would hold up the first of A.
+  // `early`: so many tiles of B, which was written before the predecessor's predecessor ended, or by the predecessor before it let this kernel start, may come
+  // before the wait: as many as there is time for, and never so many at once that they would hold up the first of A.
   template <class Epilogue>
   __device__ __forceinline__ void run(const Epilogue& epilogue, int tile, int tiles, int blocks, int early) const {
     constexpr int AT_ONCE = 128 / S::DEPTH;
@@ -128,7 +128,7 @@ struct GemmProducer {
       // Only now: a successor that runs may rely on what this kernel's predecessors wrote; and behind the copies that are waited for first
       if (s == 0) pdl_launch();
     }
-    Ring<S::STAGES> at;
+    Ring<S::STAGES> at;  // in the ring's second round, as the first has been asked for
     int k_block = S::STAGES;
     for (; tile < tiles; tile += blocks, k_block = 0)
       for (; k_block < S::K_BLOCKS; k_block++, at.advance()) {

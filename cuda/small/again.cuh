@@ -27,6 +27,7 @@ __device__ __forceinline__ void compute_again(const ExactArgs& call, bool meet, 
     if (meet) GridBarrier(call.memory, blockIdx.x, gridDim.x).meet();
   }
   __syncthreads();
+  // One chunk of rows: a call of more never comes here (judges_itself() in src/cuda/hopper/plan/few.rs).
   exact90::few_block<1>(call, {reinterpret_cast<float*>(&shared)});
 }
 

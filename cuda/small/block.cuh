@@ -2,7 +2,7 @@
    out = x1 + gelu(LN2(x1) W_fc + b_fc) W_proj + b_proj, x1 = x + attention(LN1(x) W_qkv + b_qkv) W_attn + b_attn.
 
    Shapes: x, output (rows, 768) fp32, rows = batch seq_len <= ROWS C::PASSES; they may be the same buffer.
-   Grid: min(SMs, 128) in clusters of two, neighbours that draw the same activations, all resident at once, hence a
+   Grid: up to 64 clusters of two, of neighbours that draw the same activations, all resident at once, hence a
    cooperative launch, or one that nothing keeps out (src/cuda/lone.rs); 416 threads: twelve warps compute, one brings
    (producer.cuh).
    Shared memory: sizeof(Shared<ROWS, W, SINGLE>), or SHARED_BYTES (again.cuh). A block's weights are

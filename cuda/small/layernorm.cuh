@@ -55,6 +55,7 @@ __device__ __forceinline__ void layernorm(const float4 (&x)[4], const float4 (&g
   for (int w = 0; w < 3; ++w) square = fmaf(64.0f * (part[w].x - mean), part[w].x - mean, square);
   const float2 row = merge(merge(make_float2(mean, square), 96, 1), 192, 2);
   float scale;
+  // 9.7.3.16
   asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(scale) : "f"(fmaf(row.y, 1.0f / D, LN_EPS)));
   const float shift = (own - row.x) * scale;
 #pragma unroll

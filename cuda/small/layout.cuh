@@ -24,24 +24,24 @@ constexpr int PAIR_COLS = 16;  // and where a pair of blocks has the halves of K
 /* A matrix (K, N) of the block, its place in the caller's buffer, the FIRST of its columns that is multiplied, and
    GROUP: how many neighbouring k a lane takes for its own, which is what its vector loads of A bring (stream.cuh). */
 struct Qkv {
-  static constexpr int K = D, N = QKV, FIRST = 0, OFFSET = W_QKV, GROUP = 4, ALARM = MATRIX_QKV;
+  static constexpr int K = D, N = QKV, FIRST = 0, OFFSET = W_QKV, GROUP = 4;
 };
 // All that sequences of one token need of it
 struct Values {
-  static constexpr int K = D, N = QKV, FIRST = 2 * D, OFFSET = W_QKV, GROUP = 4, ALARM = MATRIX_QKV;
+  static constexpr int K = D, N = QKV, FIRST = 2 * D, OFFSET = W_QKV, GROUP = 4;
 };
 // And prepared, its product with the attention projection's weights (merge.cuh)
 struct Merged {
   static constexpr int K = D, N = D, FIRST = 0, GROUP = 4;
 };
 struct Attn {
-  static constexpr int K = D, N = D, FIRST = 0, OFFSET = W_ATTN, GROUP = 16, ALARM = MATRIX_ATTN;
+  static constexpr int K = D, N = D, FIRST = 0, OFFSET = W_ATTN, GROUP = 16;
 };
 struct Fc {
-  static constexpr int K = D, N = FFN, FIRST = 0, OFFSET = W_FC, GROUP = 4, ALARM = MATRIX_FC;
+  static constexpr int K = D, N = FFN, FIRST = 0, OFFSET = W_FC, GROUP = 4;
 };
 struct Proj {
-  static constexpr int K = FFN, N = D, FIRST = 0, OFFSET = W_PROJ, GROUP = 8, ALARM = MATRIX_PROJ;
+  static constexpr int K = FFN, N = D, FIRST = 0, OFFSET = W_PROJ, GROUP = 8;
 };
 
 constexpr int MOST_PARTS = 6;

@@ -45,7 +45,8 @@ struct Fragments {
 #pragma unroll
       for (int u = 0; u < S::TILES; ++u) b[s][u] = W::template fragment<S>(slice, first + s, u);
   }
-  // Nothing of take() behind this
+  // Nothing of take() behind this. For the compiler only: loads may still be on their way. What then lets W_proj come
+  // into their place has polled L2 in between (receive()), which takes longer.
   __device__ __forceinline__ void pin() {
 #pragma unroll
     for (int s = 0; s < STEPS; ++s)

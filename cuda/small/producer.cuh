@@ -31,7 +31,7 @@ struct Call {
    cluster have halves of the same slice (pair.cuh). */
 struct Place {
   int grid = gridDim.x, wide = blockIdx.x;
-  // Found anew each time rather than kept in a register
+  // 10.6 %ctaid: found anew each time rather than kept in a register
   __device__ __forceinline__ int narrow() const {
     int block;
     asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
@@ -148,6 +148,7 @@ __device__ __forceinline__ void produce(const Call<W>& call, Shared& shared) {
   if constexpr (PROJ_ASKED == AT_ONCE) bring_first_proj();
   bring_next(place.wide, QkvS::COUNT, bring_qkv);
 
+  // Of a new workspace, all ones, there were 2^32 - 1 rows, and all of it is cleared.
   clear(call.workspace.copy[~last.launches % 2], min(last.rows, MAX_SINGLES), last.form);
   if constexpr (W::WATCHED) Verdict(*call.again, last.watched).clear_other();
   if (elect_one()) note_call<C>(call.workspace, last, call.rows);

@@ -148,8 +148,8 @@ pub fn copy_out(to: &Span, from: u64, stream: Stream) -> Result<(), Error> {
     check("cuMemcpyAsync", unsafe { sys::cuMemcpyAsync(to.address as u64, from, to.bytes, raw(stream)) })
 }
 
-/// Runs the block on x and output as they are, or through `scratch` (as long as x) where they are on the host or not aligned for the kernels.
-/// Both may be in `scratch` at once: output is written last.
+/// Runs the block on x and output as they are, or through `scratch` (as long as x) where they are not aligned for the kernels, or on the host: then whoever
+/// calls this copies, as the driver makes a thread wait for that. Both may be in `scratch` at once: output is written last.
 pub fn staged(
     tokens: &Tokens,
     on_host: bool,
@@ -158,11 +158,14 @@ pub fn staged(
     run: impl FnOnce(u64, u64) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let (mut x, mut output) = (tokens.x.address as u64, tokens.output.address as u64);
-    if on_host || tokens.x.is_misaligned() {
+    if on_host {
+        return run(scratch, scratch);
+    }
+    if tokens.x.is_misaligned() {
         copy_in(scratch, &tokens.x, stream)?;
         x = scratch;
     }
-    if on_host || tokens.output.is_misaligned() {
+    if tokens.output.is_misaligned() {
         output = scratch;
     }
     run(x, output)?;

@@ -14,7 +14,7 @@ use super::event::Event;
 use super::graph::{Graphs, run_steps};
 use super::launch::{number_of, raw};
 use super::launchers::{Company, End};
-use super::memory::{Buffer, copy_in, fill, staged, wait};
+use super::memory::{Buffer, copy_in, copy_out, fill, staged, wait};
 use super::pointer::{Place, common_place};
 use super::workspace::{ALARMS_BYTES, Purpose, Workspace, vectors};
 use crate::dims::D;
@@ -39,11 +39,19 @@ struct Order {
     done: Arc<Event>,
     /// The number of the latest call's stream.
     stream: Option<u64>,
+    /// The same of calls that go into a graph of the caller's.
+    captured: capture::Latest,
     graphs: Graphs,
     /// Of the weights that the next call finds.
     alarms: Alarms,
     /// An update has failed half-way, and none has come through since: the next call would find some of its weights and some of those before.
     incomplete: bool,
+}
+
+/// What a call on host memory copies before and behind its launches: to memory of the device, and from there.
+struct Staging<'a> {
+    bring: (u64, &'a Span),
+    fetch: Option<(&'a Span, u64)>,
 }
 
 /// What becomes of a call's launches.
@@ -73,7 +81,14 @@ impl Prepared {
             let scratch = Buffer::new(device, "scratch for x and output", options.max_tokens * D * size_of::<f32>())?;
             let (done, alarms) = (Arc::new(Event::new(device)?), Alarms::new(device, options.precision)?);
             device.launchers.note_end(&done);
-            let order = Mutex::new(Order { done, stream: None, graphs: Graphs::default(), alarms, incomplete: false });
+            let order = Mutex::new(Order {
+                done,
+                stream: None,
+                captured: capture::Latest::default(),
+                graphs: Graphs::default(),
+                alarms,
+                incomplete: false,
+            });
             let prepared = Self { device, options, workspace, scratch, order };
             prepared.update(weights, Stream::LEGACY)?;
             wait(Stream::LEGACY)?;
@@ -89,14 +104,14 @@ impl Prepared {
             host::check([weights])?;
         }
         self.device.run(|| {
-            let mut copy = None;
-            self.in_order(stream, on_host.then_some("weights"), |stream, order, run| {
-                let mut source = *weights;
-                if on_host {
-                    let copy = copy.insert(Buffer::new(self.device, "scratch for the weights", weights.bytes)?);
-                    copy_in(copy.address(), weights, stream)?;
-                    source.address = copy.address() as usize;
-                }
+            let (mut copy, mut source) = (None, *weights);
+            if on_host {
+                refuse_capture(stream, "weights")?;
+                let copy = copy.insert(Buffer::new(self.device, "scratch for the weights", weights.bytes)?);
+                source.address = copy.address() as usize;
+            }
+            let staging = copy.as_ref().map(|copy| Staging { bring: (copy.address(), weights), fetch: None });
+            self.in_order(stream, staging, |stream, order, run| {
                 order.alarms.forget(run == Run::Captured);
                 if run == Run::Captured {
                     return self.prepare(&source, stream);
@@ -136,14 +151,19 @@ impl Prepared {
         let parts = self.workspace.parts();
         self.device
             .run(|| {
-                self.in_order(stream, on_host.then_some("x and output"), |stream, order, run| {
+                let scratch = self.scratch.address();
+                let staging = Staging { bring: (scratch, &tokens.x), fetch: Some((&tokens.output, scratch)) };
+                if on_host {
+                    refuse_capture(stream, "x and output")?;
+                }
+                self.in_order(stream, on_host.then_some(staging), |stream, order, run| {
                     if order.incomplete {
                         return Err(Error::Incomplete);
                     }
                     // A captured graph may be launched on any later weights, of which exact is always right.
                     let must_rescue = order.alarms.must_rescue().filter(|&must| must || run != Run::Captured);
                     let shape = self.shape(tokens.batch, tokens.seq_len, must_rescue);
-                    staged(tokens, on_host, self.scratch.address(), stream, |x, output| {
+                    staged(tokens, on_host, scratch, stream, |x, output| {
                         let buffers = Buffers::new(x, output, 0, &shape, parts);
                         // SAFETY: the caller's spans were checked for their length, the rows are at most max_tokens.
                         unsafe {
@@ -206,25 +226,22 @@ impl Prepared {
         }
     }
 
-    /// Runs `enqueue` behind the block's latest call, and waits for it where arguments are `on_host`, which names them, but so that other launchers need not.
-    /// Into a capturing stream, of which it is told, it goes as it is, without graphs of ours: a graph's launches are ordered by its owner.
+    /// Runs `enqueue` behind the block's latest call, and waits for it where arguments are on the host, but so that other launchers need not. Into a
+    /// capturing stream, of which it is told, it goes as it is, without graphs of ours: a graph's launches are ordered by its owner.
     fn in_order(
         &self,
         stream: Stream,
-        on_host: Option<&str>,
+        staging: Option<Staging<'_>>,
         enqueue: impl FnOnce(Stream, &mut Order, Run) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mut order = self.order();
         let launchers = &self.device.launchers;
         if is_capturing(stream)? {
             check_whole(stream)?;
-            if let Some(arguments) = on_host {
-                let why = "only calls on device or managed memory can be captured";
-                let text = format!("stream is being captured, but {arguments} are on the host: {why}");
-                return Err(Error::Unsupported(text));
-            }
             launchers.capture();
-            return enqueue(stream, &mut order, Run::Captured);
+            order.captured.precede(stream)?;
+            let enqueued = enqueue(stream, &mut order, Run::Captured);
+            return enqueued.and(order.captured.end(self.device, stream));
         }
         let number = number_of(stream)?;
         if order.stream != Some(number) {
@@ -236,10 +253,14 @@ impl Prepared {
         order.stream = Some(number);
         let done = Arc::clone(&order.done);
         let end = End { event: &done, always: true };
-        let enqueued = launchers.enqueue(stream, end, |company| enqueue(stream, &mut order, Run::Now(number, company)));
+        let launch =
+            || launchers.enqueue(stream, end, |company| enqueue(stream, &mut order, Run::Now(number, company)));
+        let Some(Staging { bring: (to, from), fetch }) = staging else { return launch() };
+        let enqueued = copy_in(to, from, stream)
+            .and_then(|()| launch())
+            .and_then(|()| fetch.map_or(Ok(()), |(to, from)| copy_out(to, from, stream)));
         // After a failure too: a copy may be reading the caller's memory.
-        let finished = if on_host.is_some() { wait(stream) } else { Ok(()) };
-        enqueued.and(finished)
+        enqueued.and(wait(stream))
     }
 }
 
@@ -250,6 +271,14 @@ impl Drop for Prepared {
         // workspace is freed (`destroy_behind_a_graph`): to ask for that would spoil captures.
         let _ = self.device.run(|| order.done.wait());
     }
+}
+
+fn refuse_capture(stream: Stream, arguments: &str) -> Result<(), Error> {
+    if !is_capturing(stream)? {
+        return Ok(());
+    }
+    let why = "only calls on device or managed memory can be captured";
+    Err(Error::Unsupported(format!("stream is being captured, but {arguments} are on the host: {why}")))
 }
 
 /// Blocks of a grid wait for each other, and are as many as the device has places for: where only a part of it is to be had they would wait for ever.

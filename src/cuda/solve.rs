@@ -8,7 +8,7 @@ use super::driver::Driver;
 use super::event::Event;
 use super::graph::Graphs;
 use super::launchers::End;
-use super::memory::{Buffer, copy_in, fill, staged, wait};
+use super::memory::{Buffer, copy_in, copy_out, fill, staged, wait};
 use super::pointer::{Place, common_place};
 use super::rescue::ALARMS;
 use super::workspace::{Parts, Purpose, Workspace};
@@ -115,6 +115,7 @@ impl Solver {
         if on_host {
             weights_at = Buffer::at_least(&mut self.weights, device, "scratch for the weights", weights.bytes, 1)?;
             copy_in(weights_at, weights, stream)?;
+            copy_in(scratch, &tokens.x, stream)?;
         }
         // Nobody waits for the legacy stream by an event while there is nobody else: a workspace that joins waits for all of the stream.
         let end = End { event: &done, always: false };
@@ -130,7 +131,8 @@ impl Solver {
                 self.stale_alarms = false;
                 Ok(())
             })
-        })
+        })?;
+        if on_host { copy_out(&tokens.output, scratch, stream) } else { Ok(()) }
     }
 
     fn end_of_calls(&mut self, device: &'static Device) -> Result<Arc<Event>, Error> {

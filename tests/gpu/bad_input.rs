@@ -1,5 +1,6 @@
 //! Bad input that needs a GPU to exist: a status, a sentence, output as it was, and the next good call works.
 
+use std::ffi::c_void;
 use std::ptr;
 
 use cudarc::driver::sys;
@@ -82,6 +83,61 @@ pub fn solve_table() {
     assert!(output.read().iter().all(|value| value.is_finite()));
 }
 
+/// The same of a handle, whose output, weights and bits stay as they were.
+pub fn forward_and_update_table() {
+    use SolveStatus::{BadPointer, InvalidArgument, Misaligned, MixedMemory, NullPointer, Overlap};
+    const ROWS: usize = 8;
+    let host_x = Random::new(42).uniforms(ROWS * D);
+    let (x, output, w) = (Memory::of(&host_x), Memory::poisoned(ROWS * D), Memory::of(&weights(42)));
+    let block = Block::create(w.address(), &options(|o| o.max_tokens = 2000)).expect("create");
+    let short = Allocation::new(2 << 20);
+    let (a, b, host, stream) = (x.address(), output.address(), host_x.as_ptr().addr(), ptr::null_mut::<c_void>());
+    let large = Memory::poisoned(1000 * D);
+    let (tail, start) = (large.address() + 992 * D * 4, large.address());
+    let good = || {
+        block.forward(&x, &output, 1, ROWS, ptr::null_mut()).expect("a good call");
+        output.read()
+    };
+    let wanted = good();
+    let forwards: &[(&str, [usize; 2], usize, SolveStatus, &str)] = &[
+        ("x null", [0, b], 8, NullPointer, "x is null"),
+        ("output null", [a, 0], 8, NullPointer, "output is null"),
+        ("x one byte off", [a + 1, b], 7, Misaligned, "x is at"),
+        ("output two bytes off", [a, b + 2], 7, Misaligned, "output is at"),
+        ("output over x", [a, a + 4], 7, Overlap, "overlaps x"),
+        ("x on the host", [host, b], 8, MixedMemory, "x is on the host"),
+        ("output on the host", [a, host], 8, MixedMemory, "output is on the host"),
+        ("x short", [tail, start], 900, InvalidArgument, "x holds"),
+        ("output short", [start, tail], 900, InvalidArgument, "output holds"),
+        ("x foreign", [0x10, b], 8, BadPointer, "x at 0x10 is not readable"),
+        ("both foreign", [0x1000, 0x100_0000], 8, BadPointer, "x at 0x1000 is not readable"),
+        ("x freed", [freed(), b], 8, BadPointer, "not readable"),
+        ("output freed", [a, freed()], 8, BadPointer, "not writable"),
+    ];
+    output.write(&vec![f32::NAN; ROWS * D]);
+    let poison = output.read();
+    for (name, [x_at, output_at], rows, status, words) in forwards {
+        assert_eq!(block.raw_forward(*x_at, *output_at, 1, *rows), *status, "{name}: {}", message());
+        assert!(message().contains(words), "{name}: {words:?} is not in {:?}", message());
+        let untouched = output.read().iter().zip(&poison).all(|(now, before)| now.to_bits() == before.to_bits());
+        assert!(untouched, "{name}: output was touched");
+    }
+    let updates: &[(&str, usize, SolveStatus, &str)] = &[
+        ("weights null", 0, NullPointer, "weights is null"),
+        ("weights one byte off", w.address() + 1, Misaligned, "weights is at"),
+        ("weights short", short.0, InvalidArgument, "weights holds"),
+        ("weights foreign", 0x1000, BadPointer, "weights at 0x1000 is not readable"),
+        ("weights freed", freed(), BadPointer, "not readable"),
+    ];
+    for (name, weights_at, status, words) in updates {
+        let (got, sentence) = block.update(*weights_at, stream).expect_err(name);
+        assert_eq!(got, *status, "{name}: {sentence}");
+        assert!(sentence.contains(words), "{name}: {words:?} is not in {sentence:?}");
+        assert!(good() == wanted, "{name}: the block has changed");
+    }
+    assert!(x.read() == host_x, "x was touched");
+}
+
 /// What lies right behind a short buffer is another one: neither read for it nor written.
 pub fn short_beside_another() {
     const ROWS: usize = 8;
@@ -131,6 +187,7 @@ impl Drop for Allocation {
 pub fn handle_table() {
     use SolveStatus::{BadHandle, InvalidArgument, NoDevice, NullPointer, OutOfMemory};
     let (x, w) = (Memory::of(&Random::new(41).uniforms(D)), Memory::of(&weights(41)));
+    let stream: sys::CUstream = ptr::null_mut();
     let create = |change: fn(&mut ffi::SolveOptions)| {
         Block::create(w.address(), &options(change)).map(|_| ()).expect_err("a bad option")
     };
@@ -146,6 +203,7 @@ pub fn handle_table() {
     assert_eq!(block.raw_forward(x.address(), x.address(), 0, 1), InvalidArgument);
     assert_eq!(block.raw_forward(0, x.address(), 1, 1), NullPointer);
     block.forward(&x, &x, 1, 1, ptr::null_mut()).expect("the next good call");
+    assert_eq!(Block(ptr::null_mut()).update(w.address(), stream).map_err(|error| error.0), Err(NullPointer));
 
     // SAFETY: any handle may be destroyed, also twice.
     unsafe {

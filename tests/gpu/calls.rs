@@ -424,6 +424,51 @@ pub fn captured_in_turn() {
     events.iter().for_each(|&event| unsafe { ok(sys::cuEventDestroy_v2(event)) });
 }
 
+/// Calls of one block on streams of a capture that fork: the block has them one after the other all the same, and an update in its place.
+pub fn captured_side_by_side() {
+    let host_weights = [33u64, 34].map(weights);
+    let others = Memory::of(&host_weights[1]);
+    let (stream, side, mut event) = (OwnStream::new(), OwnStream::new(), ptr::null_mut());
+    // SAFETY: writes one event, destroyed below.
+    unsafe { ok(sys::cuEventCreate(&mut event, sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32)) };
+    let follow = |of: &OwnStream, by: &OwnStream| {
+        // SAFETY: an event and streams that live.
+        unsafe {
+            ok(sys::cuEventRecord(event, of.0));
+            ok(sys::cuStreamWaitEvent(by.0, event, 0));
+        }
+    };
+    for rows in [12, 30, 64, 200, 600] {
+        let block = Block::create(host_weights[0].as_ptr().addr(), &options(|o| o.max_tokens = 600)).expect("create");
+        let inputs = [1u64, 2, 3, 4].map(|seed| Random::new(seed).uniforms(rows * D));
+        let xs = inputs.each_ref().map(|input| Memory::of(input));
+        let outputs = [(); 4].map(|()| Memory::poisoned(rows * D));
+        let graph = Captured::new(&stream, || {
+            let call = |index: usize, on: &OwnStream| {
+                block.forward(&xs[index], &outputs[index], 1, rows, on.0).expect("forward");
+            };
+            follow(&stream, &side);
+            call(0, &stream);
+            call(1, &side);
+            call(2, &stream);
+            block.update(others.address(), side.0).expect("update");
+            call(3, &stream);
+            follow(&side, &stream);
+        });
+        for round in 0..3 {
+            block.update(host_weights[0].as_ptr().addr(), stream.0).expect("update");
+            outputs.iter().for_each(|output| output.write(&vec![f32::NAN; rows * D]));
+            graph.launch(&stream);
+            for (index, (input, output)) in inputs.iter().zip(&outputs).enumerate() {
+                let wanted = reference(input, &host_weights[index / 3], 1, rows, false);
+                check_block(&output.read(), &wanted, &format!("call {index} of {rows} rows in round {round}"));
+            }
+        }
+    }
+    // SAFETY: created above, in no graph that is still there.
+    unsafe { ok(sys::cuEventDestroy_v2(event)) };
+}
+
 /// The handle serves host memory too, and waits for it.
 pub fn handle_on_host_memory() {
     let (batch, seq_len, host_weights) = (2, 40, weights(30));

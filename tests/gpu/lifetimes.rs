@@ -7,7 +7,7 @@ use cudarc::driver::sys;
 use solve::dims::D;
 use solve::error::SolveStatus;
 
-use super::api::{Block, message, options};
+use super::api::{Block, message, options, solve};
 use super::common::{Random, check_block, reference, weights};
 use super::rig::{Captured, FewMultiprocessors, Memory, OwnStream, enter, free_bytes, ok};
 
@@ -53,6 +53,68 @@ pub fn beside_a_capture() {
     let wanted = reference(&host_x, &host_weights, 1, ROWS, false);
     check_block(&output.read(), &wanted, "captured");
     check_block(&before.read(), &wanted, "of a block that was destroyed then");
+}
+
+/// A call that is to fail.
+type Refused<'a> = &'a dyn Fn() -> Result<(), SolveStatus>;
+
+/// What cannot be captured is refused. Of host memory nothing gets into the graph, which is none the worse; what needs the legacy stream while a stream that
+/// waits for it is captured spoils that capture.
+pub fn refused_captures() {
+    let host_weights = weights(37);
+    let host_x = Random::new(37).uniforms(ROWS * D);
+    let (weights, x, output) = (Memory::of(&host_weights), Memory::of(&host_x), Memory::poisoned(ROWS * D));
+    let wanted = reference(&host_x, &host_weights, 1, ROWS, false);
+    let block = Block::create(weights.address(), &options(|_| {})).expect("create");
+    let (stream, mut host_output) = (OwnStream::new(), vec![1.0f32; ROWS * D]);
+    let host_output_at = host_output.as_mut_ptr().expose_provenance();
+    let graph = Captured::new(&stream, || {
+        let status = block.call(host_x.as_ptr().addr(), host_output_at, 1, ROWS, stream.0.cast());
+        assert_eq!(status, SolveStatus::Unsupported, "{}", message());
+        assert!(message().contains("x and output are on the host"), "{}", message());
+        let (status, sentence) = block.update(host_weights.as_ptr().addr(), stream.0).expect_err("host weights");
+        assert_eq!(status, SolveStatus::Unsupported, "{sentence}");
+        assert!(sentence.contains("weights are on the host"), "{sentence}");
+        block.forward(&x, &output, 1, ROWS, stream.0).expect("capture");
+    });
+    graph.launch(&stream);
+    wait_for(&stream);
+    check_block(&output.read(), &wanted, "captured behind refused calls");
+    assert!(host_output.iter().all(|&value| value == 1.0), "host output was written");
+
+    let blocking = OwnStream::blocking();
+    let legacy: sys::CUstream = ptr::null_mut();
+    let solve_of = |rows| solve(x.address(), output.address(), weights.address(), rows);
+    let status_of = |outcome: Result<(), (SolveStatus, String)>| outcome.map_err(|(status, _)| status);
+    let refused: [(&str, Refused); 5] = [
+        ("solve", &|| status_of(solve_of(ROWS))),
+        ("solve of one token", &|| status_of(solve_of(1))),
+        ("create", &|| status_of(Block::create(weights.address(), &options(|_| {})).map(|_| ()))),
+        ("forward", &|| match block.raw_forward(x.address(), output.address(), 1, ROWS) {
+            SolveStatus::Ok => Ok(()),
+            status => Err(status),
+        }),
+        ("update", &|| status_of(block.update(weights.address(), legacy))),
+    ];
+    for (name, call) in refused {
+        // SAFETY: one capture on one stream, which is spoilt.
+        unsafe {
+            ok(sys::cuStreamBeginCapture_v2(blocking.0, sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED));
+            assert_eq!(call(), Err(SolveStatus::Driver), "{name} beside a blocking stream's capture: {}", message());
+            let mut graph = ptr::null_mut();
+            assert_ne!(sys::cuStreamEndCapture(blocking.0, &mut graph), sys::CUresult::CUDA_SUCCESS, "{name}");
+        }
+        // Where an update has failed half-way the next one mends it.
+        block.update(weights.address(), legacy).expect("update");
+        for solved in [false, true] {
+            output.write(&vec![f32::NAN; ROWS * D]);
+            match solved {
+                true => solve_of(ROWS).expect("solve"),
+                false => block.forward(&x, &output, 1, ROWS, legacy).expect("forward"),
+            }
+            check_block(&output.read(), &wanted, &format!("behind a refused {name}"));
+        }
+    }
 }
 
 /// A block is gone when its captured work is, and others run as before.
@@ -106,15 +168,22 @@ pub fn green_context() {
 
 /// Calls that have run before go on where no memory is left.
 pub fn full_device() {
+    const LARGE: usize = 20_000;
     let host_weights = weights(40);
     let (weights, x) = (Memory::of(&host_weights), Memory::of(&Random::new(40).uniforms(ROWS * D)));
-    let output = Memory::poisoned(ROWS * D);
+    let (output, large) = (Memory::poisoned(ROWS * D), Memory::poisoned(LARGE * D));
     let block = Block::create(weights.address(), &options(|_| {})).expect("create");
     let wanted = |rows: usize| {
         block.forward(&x, &output, 1, rows, ptr::null_mut()).expect("forward");
         output.read()
     };
     let outputs = [60, 100, ROWS].map(wanted);
+    let solve = |rows: usize| solve(x.address(), output.address(), weights.address(), rows);
+    let solved = [60, ROWS].map(|rows| {
+        // Plainly, then as a graph.
+        (0..2).for_each(|_| solve(rows).expect("solve"));
+        output.read()
+    });
     let mut taken = Vec::new();
     let mut bytes = free_bytes();
     while bytes >= 1 << 12 {
@@ -131,6 +200,15 @@ pub fn full_device() {
             // A copy needs none either.
             assert!(output.read()[..rows * D] == wanted[..rows * D], "{rows} rows");
         }
+        for (rows, wanted) in [60, ROWS].into_iter().zip(&solved) {
+            solve(rows).expect("solve without memory");
+            assert!(output.read()[..rows * D] == wanted[..rows * D], "solve() of {rows} rows");
+        }
+        // More than there is room for: refused, and those from before go on.
+        let (status, sentence) = super::api::solve(large.address(), large.address(), weights.address(), LARGE)
+            .expect_err("there is no memory");
+        assert_eq!(status, SolveStatus::OutOfMemory, "{sentence}");
+        assert!(sentence.contains(&format!("the workspace of seq_len = {LARGE}")), "{sentence}");
     }
     // SAFETY: allocated above.
     taken.into_iter().for_each(|at| unsafe { ok(sys::cuMemFree_v2(at)) });

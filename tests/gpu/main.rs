@@ -8,6 +8,7 @@ mod calls;
 #[path = "../common/mod.rs"]
 mod common;
 mod failures;
+mod handles;
 mod intermediates;
 mod lifetimes;
 #[path = "../cpu/oracle.rs"]
@@ -97,7 +98,7 @@ fn main() -> std::process::ExitCode {
         push("precision::at_the_same_time", precision::at_the_same_time);
         push("precision::long_sequence", precision::long_sequence);
     }
-    let plain: [(&str, fn()); 27] = [
+    let plain: [(&str, fn()); 33] = [
         ("calls::memory_kinds", calls::memory_kinds),
         ("calls::managed_beside_device", calls::managed_beside_device),
         ("calls::context_is_restored", calls::context_is_restored),
@@ -111,11 +112,17 @@ fn main() -> std::process::ExitCode {
         ("calls::graph_capture", calls::graph_capture),
         ("calls::captured_in_turn", calls::captured_in_turn),
         ("calls::handle_on_host_memory", calls::handle_on_host_memory),
+        ("calls::captured_side_by_side", calls::captured_side_by_side),
+        ("handles::memory_kinds", handles::memory_kinds),
+        ("handles::threads", handles::threads),
+        ("handles::beside_a_call_that_waits", handles::beside_a_call_that_waits),
+        ("lifetimes::refused_captures", lifetimes::refused_captures),
         ("lifetimes::beside_a_capture", lifetimes::beside_a_capture),
         ("lifetimes::destroy_behind_a_graph", lifetimes::destroy_behind_a_graph),
         ("lifetimes::green_context", lifetimes::green_context),
         ("lifetimes::full_device", lifetimes::full_device),
         ("bad_input::solve_table", bad_input::solve_table),
+        ("bad_input::forward_and_update_table", bad_input::forward_and_update_table),
         ("bad_input::short_beside_another", bad_input::short_beside_another),
         ("bad_input::handle_table", bad_input::handle_table),
         ("processes::first_call", processes::first_call),

@@ -11,6 +11,7 @@ use cudarc::driver::sys;
 use solve::cuda::driver::Driver;
 use solve::dims::D;
 use solve::error::SolveStatus;
+use solve::ffi;
 use solve::precision::SolvePrecision::{Exact, Fast};
 
 use super::api::{Block, message, options, solve};
@@ -243,6 +244,9 @@ fn fault_here() {
     };
     call(&mut output).expect("before the fault");
     assert!(output.iter().all(|value| value.is_finite()));
+    let block = Block::create(host_weights.as_ptr().addr(), &options(|_| {})).expect("create");
+    let x = Memory::of(&host_x);
+    block.forward(&x, &x, 1, 1, ptr::null_mut()).expect("before the fault");
 
     cause_a_fault();
     for _ in 0..3 {
@@ -253,6 +257,21 @@ fn fault_here() {
         output.fill(0.0);
     }
     assert!(message().starts_with("device 0 is lost"), "{}", message());
+    // A handle's functions, on memory of the host and of the device
+    assert_eq!(
+        block.raw_forward(host_x.as_ptr().addr(), output.as_mut_ptr().expose_provenance(), 1, 1),
+        SolveStatus::Driver,
+        "{}",
+        message()
+    );
+    assert!(output.iter().all(|value| value.is_nan()), "host output of a handle after a fault is NaN");
+    assert_eq!(block.raw_forward(x.address(), x.address(), 1, 1), SolveStatus::Driver, "{}", message());
+    let updated = block.update(host_weights.as_ptr().addr(), ptr::null_mut::<u8>());
+    assert_eq!(updated.map_err(|(status, _)| status), Err(SolveStatus::Driver));
+    let created = Block::create(host_weights.as_ptr().addr(), &options(|_| {}));
+    assert_eq!(created.map(|_| ()).map_err(|(status, _)| status), Err(SolveStatus::Driver));
+    // SAFETY: a handle that is not used any more.
+    assert_eq!(unsafe { ffi::solve_block_destroy(block.0) }, SolveStatus::Ok, "{}", message());
 }
 
 fn cause_a_fault() {
@@ -296,6 +315,9 @@ fn reset_here() {
         for (time, block) in blocks.iter().enumerate() {
             let refused: Result<(), String> = Block::forward(block, &x, &output, 1, ROWS, ptr::null_mut());
             let sentence = refused.expect_err("a block from before");
+            assert!(sentence.contains("device 0 was reset"), "block {time} in round {round}: {sentence}");
+            let (status, sentence) = block.update(weights.address(), ptr::null_mut::<u8>()).expect_err("update");
+            assert_eq!(status, SolveStatus::Driver, "{sentence}");
             assert!(sentence.contains("device 0 was reset"), "block {time} in round {round}: {sentence}");
         }
         let block = Block::create(weights.address(), &options(|_| {})).expect("create");
