@@ -346,7 +346,7 @@ fn write_header(root: &Path, out: &Path) {
     let lengths = format!("#define SOLVE_D {}\n#define SOLVE_WEIGHTS_LEN {}\n", dims::D, weights::WEIGHTS_LEN);
     builder = builder.with_after_include(format!(
         "\n/* The weight buffer: twelve parameters end to end, in floats, matrices stored (in, out). */\n{lengths}{constants}\n\
-         /* A solve_options with every field at its default. */\n\
+         /* Initialises one with every field at its default: solve_options options = SOLVE_OPTIONS_DEFAULT; */\n\
          #define SOLVE_OPTIONS_DEFAULT {{sizeof(solve_options), -1, SOLVE_PRECISION_FAST, 0, 0}}"
     ));
     let bindings = builder.generate().unwrap_or_else(|error| fail(&format!("cbindgen: {error}")));

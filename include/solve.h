@@ -27,8 +27,8 @@
  * Reset         After a cudaDeviceReset solve begins anew. Of blocks from before it forward and update are SOLVE_STATUS_DRIVER.
  * fork          A child may use the CPU backend if no other thread was in a call when it was forked; and a GPU if its parent has made no
  *               CUDA call, as CUDA demands, nor one of this library that looks for a GPU.
- * No GPU        Where there is no NVIDIA driver, or it sees no GPU, or none of compute capability 7.5 or newer, host pointers are served
- *               by the CPU. A driver that is too old for this build, or that does not start, is an error: SOLVE_STATUS_UNSUPPORTED
+ * No GPU        Where there is no NVIDIA driver, or it sees no GPU, or none that this build has kernels for (compute capability 7.5 or newer,
+ *               if it has them all), host pointers are served by the CPU. A driver that is too old for this build, or that does not start, is an error: SOLVE_STATUS_UNSUPPORTED
  *               or DRIVER; SOLVE_DEVICE=cpu does without it.
  */
 
@@ -66,7 +66,7 @@
 #define SOLVE_B_PROJ_OFFSET 7087104 /* (768) */
 #define SOLVE_B_PROJ_LEN 768
 
-/* A solve_options with every field at its default. */
+/* Initialises one with every field at its default: solve_options options = SOLVE_OPTIONS_DEFAULT; */
 #define SOLVE_OPTIONS_DEFAULT {sizeof(solve_options), -1, SOLVE_PRECISION_FAST, 0, 0}
 
 /**
@@ -202,7 +202,7 @@ extern "C" {
  * With host or managed pointers it returns when output is ready. Nothing about x, output or weights is remembered: weights rewritten in
  * place are seen by the next call. The outcome is in solve_last_status and solve_last_error of the same thread:
  * SOLVE_STATUS_NULL_POINTER, INVALID_ARGUMENT (seq_len below 1, or a device buffer shorter than its shape), MISALIGNED (not a multiple of 4),
- * OVERLAP, MIXED_MEMORY, BAD_POINTER (freed, foreign, or host memory that may not be read or written), OUT_OF_MEMORY, NO_DEVICE
+ * OVERLAP, MIXED_MEMORY, BAD_POINTER (freed, foreign, or memory that may not be read, or written), OUT_OF_MEMORY, NO_DEVICE
  * (SOLVE_DEVICE=cuda and no GPU), UNSUPPORTED (a driver older than this build needs, a GPU or SOLVE_ARCH that it has no code for, a
  * share of a GPU that has too few multiprocessors, or an environment variable that means nothing), DRIVER.
  *

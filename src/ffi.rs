@@ -43,7 +43,7 @@ pub struct SolveOptions {
 /// With host or managed pointers it returns when output is ready. Nothing about x, output or weights is remembered: weights rewritten in
 /// place are seen by the next call. The outcome is in solve_last_status and solve_last_error of the same thread:
 /// SOLVE_STATUS_NULL_POINTER, INVALID_ARGUMENT (seq_len below 1, or a device buffer shorter than its shape), MISALIGNED (not a multiple of 4),
-/// OVERLAP, MIXED_MEMORY, BAD_POINTER (freed, foreign, or host memory that may not be read or written), OUT_OF_MEMORY, NO_DEVICE
+/// OVERLAP, MIXED_MEMORY, BAD_POINTER (freed, foreign, or memory that may not be read, or written), OUT_OF_MEMORY, NO_DEVICE
 /// (SOLVE_DEVICE=cuda and no GPU), UNSUPPORTED (a driver older than this build needs, a GPU or SOLVE_ARCH that it has no code for, a
 /// share of a GPU that has too few multiprocessors, or an environment variable that means nothing), DRIVER.
 ///

@@ -10,6 +10,8 @@ pub struct Stream(pub usize);
 impl Stream {
     /// The stream that null means and that `solve()` uses: it orders a call among everything else on its device.
     pub const LEGACY: Self = Self(1);
+    /// What each thread takes for a stream of its own.
+    pub const PER_THREAD: Self = Self(2);
 
     /// The caller's stream argument.
     #[must_use]

@@ -8,7 +8,7 @@ use super::block::{self, Buffers, Shape};
 use super::device::Device;
 use super::driver::check;
 use super::event::Event;
-use super::launch::{Edge, launch, number_of, raw};
+use super::launch::{Edge, launch, raw};
 use crate::error::Error;
 use crate::options::Stream;
 
@@ -25,9 +25,9 @@ pub fn is_capturing(stream: Stream) -> Result<bool, Error> {
 pub struct Latest(Option<End>);
 
 struct End {
-    /// The numbers of the capture and of the stream.
+    /// The capture's number.
     capture: u64,
-    stream: u64,
+    stream: Stream,
     event: Event,
 }
 
@@ -35,9 +35,8 @@ impl Latest {
     /// What is enqueued on the stream from now on runs after it, if it is in the same graph.
     pub fn precede(&self, stream: Stream) -> Result<(), Error> {
         match &self.0 {
-            Some(end) if end.capture == info(stream)?.0 && end.stream != number_of(stream)? => {
-                end.event.precede(stream)
-            }
+            Some(end) if end.stream == stream && stream != Stream::PER_THREAD => Ok(()),
+            Some(end) if end.capture == info(stream)?.0 => end.event.precede(stream),
             _ => Ok(()),
         }
     }
@@ -49,7 +48,7 @@ impl Latest {
             None => Event::new(device)?,
         };
         event.record(stream)?;
-        self.0 = Some(End { capture: info(stream)?.0, stream: number_of(stream)?, event });
+        self.0 = Some(End { capture: info(stream)?.0, stream, event });
         Ok(())
     }
 }

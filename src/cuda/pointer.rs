@@ -33,12 +33,18 @@ impl fmt::Display for Place {
     }
 }
 
-/// Finds a buffer and checks that it is as long as its shape, so that a short one is an error here and not a fault in a kernel.
-pub fn place_of(span: &Span) -> Result<Place, Error> {
+/// Finds a buffer and checks that it is as long as its shape, so that a short one is an error here and not a fault in a kernel. With it, whether the current
+/// context's device may use it as the call would.
+fn place_of(span: &Span) -> Result<(Place, bool), Error> {
     let first = Attributes::of(span.address)?;
     if !first.on_device {
-        return Ok(Place::Host);
+        return Ok((Place::Host, true));
     }
+    let needed = match span.access() {
+        "writable" => sys::CUmemAccess_flags_enum::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+        _ => sys::CUmemAccess_flags_enum::CU_MEM_ACCESS_FLAGS_PROT_READ,
+    } as u32;
+    let mut access = first.access;
     let ordinal = usize::try_from(first.ordinal).unwrap_or(0);
     let place = if first.managed { Place::Managed(ordinal) } else { Place::Device(ordinal) };
     let mut end = first.end();
@@ -51,8 +57,20 @@ pub fn place_of(span: &Span) -> Result<Place, Error> {
             return Err(Error::Short { argument: span.argument, address: span.address, have, need: span.bytes });
         }
         end = next.end();
+        access &= next.access;
     }
-    Ok(place)
+    Ok((place, access & needed == needed))
+}
+
+/// Refuses memory that the current context's device may not read, or write: mapped without that right (`cuMemSetAccess`), it would be a fault in a kernel.
+pub fn check_access(spans: &[Span]) -> Result<(), Error> {
+    for span in spans {
+        if !place_of(span)?.1 {
+            let Span { argument, address, bytes } = *span;
+            return Err(Error::BadPointer { argument, address, access: span.access(), bytes });
+        }
+    }
+    Ok(())
 }
 
 /// Whether somebody mapped this address (`cuMemMap`). What was allocated whole has no handle to ask for.
@@ -74,18 +92,18 @@ pub struct Common {
     pub argument: &'static str,
     /// Some of it is managed, so the host may look at it after the call.
     pub managed: bool,
+    /// The current context's device may use all of it. Else its own still may: [`check_access`] there.
+    pub usable: bool,
 }
 
 /// Finds the place that all of these share.
 pub fn common_place(spans: &[Span]) -> Result<Common, Error> {
     let argument = spans.first().map_or("x", |span| span.argument);
-    let mut common = Common { place: Place::Host, argument, managed: false };
+    let mut common = Common { place: Place::Host, argument, managed: false, usable: true };
     let mut decided: Option<&Span> = None;
-    for (index, span) in spans.iter().enumerate() {
-        if spans[..index].iter().any(|earlier| earlier.address == span.address && earlier.bytes == span.bytes) {
-            continue;
-        }
-        let place = place_of(span)?;
+    for span in spans {
+        let (place, usable) = place_of(span)?;
+        common.usable &= usable;
         match (place, decided) {
             (Place::Managed(_), _) => {
                 common.managed = true;
@@ -123,31 +141,34 @@ struct Attributes {
     managed: bool,
     range_start: u64,
     range_size: usize,
+    access: u32,
 }
 
 impl Attributes {
     fn of(address: usize) -> Result<Self, Error> {
         let (mut memory_type, mut ordinal, mut managed) = (0u32, 0i32, 0u32);
-        let (mut range_start, mut range_size) = (0u64, 0usize);
+        let (mut range_start, mut range_size, mut access) = (0u64, 0usize, 0u32);
         let mut names = [
             Attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
             Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
             Attribute::CU_POINTER_ATTRIBUTE_IS_MANAGED,
             Attribute::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
             Attribute::CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+            Attribute::CU_POINTER_ATTRIBUTE_ACCESS_FLAGS,
         ];
-        let mut values: [*mut c_void; 5] = [
+        let mut values: [*mut c_void; 6] = [
             ptr::from_mut(&mut memory_type).cast(),
             ptr::from_mut(&mut ordinal).cast(),
             ptr::from_mut(&mut managed).cast(),
             ptr::from_mut(&mut range_start).cast(),
             ptr::from_mut(&mut range_size).cast(),
+            ptr::from_mut(&mut access).cast(),
         ];
-        // SAFETY: five names, five places of the types that the driver documents for them.
-        let result = unsafe { sys::cuPointerGetAttributes(5, names.as_mut_ptr(), values.as_mut_ptr(), address as u64) };
+        // SAFETY: six names, six places of the types that the driver documents for them.
+        let result = unsafe { sys::cuPointerGetAttributes(6, names.as_mut_ptr(), values.as_mut_ptr(), address as u64) };
         check("cuPointerGetAttributes", result)?;
         let on_device = memory_type == sys::CUmemorytype_enum::CU_MEMORYTYPE_DEVICE as u32;
-        Ok(Self { on_device, ordinal, managed: managed & 0xff != 0, range_start, range_size })
+        Ok(Self { on_device, ordinal, managed: managed & 0xff != 0, range_start, range_size, access })
     }
 
     fn end(&self) -> usize {

@@ -15,7 +15,7 @@ use super::graph::{Graphs, run_steps};
 use super::launch::{number_of, raw};
 use super::launchers::{Company, End};
 use super::memory::{Buffer, copy_in, copy_out, fill, staged, wait};
-use super::pointer::{Place, common_place};
+use super::pointer::{Place, check_access, common_place};
 use super::workspace::{ALARMS_BYTES, Purpose, Workspace, vectors};
 use crate::dims::D;
 use crate::error::Error;
@@ -216,14 +216,15 @@ impl Prepared {
     fn is_on_host(&self, spans: &[Span]) -> Result<bool, Error> {
         let common = common_place(spans)?;
         match common.place {
-            Place::Host => Ok(true),
-            Place::Managed(_) => Ok(false),
-            Place::Device(ordinal) if ordinal == self.device.ordinal => Ok(false),
-            place => {
+            Place::Host => return Ok(true),
+            Place::Device(ordinal) if ordinal != self.device.ordinal => {
                 let block = format!("device {}", self.device.ordinal);
-                Err(Error::Elsewhere { argument: common.argument, place: place.to_string(), block })
+                return Err(Error::Elsewhere { argument: common.argument, place: common.place.to_string(), block });
             }
+            _ if common.usable => {}
+            _ => self.device.run(|| check_access(spans))?,
         }
+        Ok(false)
     }
 
     /// Runs `enqueue` behind the block's latest call, and waits for it where arguments are on the host, but so that other launchers need not. Into a

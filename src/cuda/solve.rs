@@ -9,7 +9,7 @@ use super::event::Event;
 use super::graph::Graphs;
 use super::launchers::End;
 use super::memory::{Buffer, copy_in, copy_out, fill, staged, wait};
-use super::pointer::{Place, common_place};
+use super::pointer::{Place, check_access, common_place};
 use super::rescue::ALARMS;
 use super::workspace::{Parts, Purpose, Workspace};
 use crate::dims::D;
@@ -37,11 +37,15 @@ pub struct Solver {
 
 /// Runs the block once on the device that holds the buffers, or for buffers on the host on the current one.
 pub fn solve(driver: &'static Driver, tokens: &Tokens, weights: &Span, precision: SolvePrecision) -> Result<(), Error> {
-    let common = common_place(&[tokens.x, *weights, tokens.output])?;
+    let spans = [tokens.x, *weights, tokens.output];
+    let common = common_place(&spans)?;
     match common.place {
         Place::Device(ordinal) | Place::Managed(ordinal) => {
             tokens.check_overlap(Some(weights))?;
             let device = driver.device(ordinal)?;
+            if !common.usable {
+                device.run(|| check_access(&spans))?;
+            }
             let enqueued = solve_in_place(device, tokens, weights, precision);
             // After a failure too: kernels may be using the caller's memory.
             let finished = if common.managed { device.run(|| wait(Stream::LEGACY)) } else { Ok(()) };

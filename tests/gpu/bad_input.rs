@@ -10,8 +10,8 @@ use solve::ffi;
 use solve::weights::WEIGHTS_LEN;
 
 use super::api::{Block, message, options, raw_solve, solve};
-use super::common::{Random, weights};
-use super::rig::{Kind, Memory, ok, poison, read_floats};
+use super::common::{Random, check_block, reference, weights};
+use super::rig::{Kind, Memory, make_read_only, ok, poison, read_floats};
 
 /// (x, output, weights, seq_len), the status, and words of the sentence.
 type Row = (&'static str, [usize; 3], i32, SolveStatus, &'static [&'static str]);
@@ -136,6 +136,31 @@ pub fn forward_and_update_table() {
         assert!(good() == wanted, "{name}: the block has changed");
     }
     assert!(x.read() == host_x, "x was touched");
+}
+
+/// Memory that is mapped for reading only serves as x and weights, and is refused as output: nothing faults.
+pub fn read_only_memory() {
+    const ROWS: usize = 40;
+    let (host_x, host_weights) = (Random::new(43).uniforms(ROWS * D), weights(43));
+    let x = Memory::new(Kind::Mapped, ROWS * D, 0).with(&host_x);
+    let w = Memory::new(Kind::Mapped, WEIGHTS_LEN, 0).with(&host_weights);
+    let output = Memory::poisoned(ROWS * D);
+    [&x, &w].into_iter().for_each(make_read_only);
+    let block = Block::create(w.address(), &options(|_| {})).expect("create");
+    for _ in 0..2 {
+        let (status, sentence) = solve(x.address(), x.address(), w.address(), ROWS).expect_err("in place");
+        assert_eq!(status, SolveStatus::BadPointer, "{sentence}");
+        assert!(sentence.contains("output at") && sentence.contains("not writable"), "{sentence}");
+        assert_eq!(block.raw_forward(output.address(), x.address(), 1, ROWS), SolveStatus::BadPointer);
+        assert!(message().contains("output at") && message().contains("not writable"), "{}", message());
+        solve(x.address(), output.address(), w.address(), ROWS).expect("only read");
+        let wanted = reference(&host_x, &host_weights, 1, ROWS, false);
+        check_block(&output.read(), &wanted, "of memory for reading only");
+        block.update(w.address(), ptr::null_mut::<c_void>()).expect("only read");
+        block.forward(&x, &output, 1, ROWS, ptr::null_mut()).expect("only read");
+        check_block(&output.read(), &wanted, "a handle of memory for reading only");
+    }
+    assert!(x.read() == host_x && w.read() == host_weights);
 }
 
 /// What lies right behind a short buffer is another one: neither read for it nor written.

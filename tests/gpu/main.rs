@@ -98,7 +98,7 @@ fn main() -> std::process::ExitCode {
         push("precision::at_the_same_time", precision::at_the_same_time);
         push("precision::long_sequence", precision::long_sequence);
     }
-    let plain: [(&str, fn()); 33] = [
+    let plain: [(&str, fn()); 34] = [
         ("calls::memory_kinds", calls::memory_kinds),
         ("calls::managed_beside_device", calls::managed_beside_device),
         ("calls::context_is_restored", calls::context_is_restored),
@@ -123,6 +123,7 @@ fn main() -> std::process::ExitCode {
         ("lifetimes::full_device", lifetimes::full_device),
         ("bad_input::solve_table", bad_input::solve_table),
         ("bad_input::forward_and_update_table", bad_input::forward_and_update_table),
+        ("bad_input::read_only_memory", bad_input::read_only_memory),
         ("bad_input::short_beside_another", bad_input::short_beside_another),
         ("bad_input::handle_table", bad_input::handle_table),
         ("processes::first_call", processes::first_call),

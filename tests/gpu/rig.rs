@@ -215,6 +215,15 @@ fn map(bytes: usize) -> u64 {
     base
 }
 
+/// Lets the GPU read mapped memory, but not write it.
+pub fn make_read_only(memory: &Memory) {
+    let (base, bytes) = (memory.base, Memory::bytes(memory.floats, memory.offset).next_multiple_of(PIECE));
+    let location = sys::CUmemLocation { type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: 0 };
+    let flags = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READ;
+    // SAFETY: mapped by `map`, all of it.
+    unsafe { ok(sys::cuMemSetAccess(base, bytes, &sys::CUmemAccessDesc { location, flags }, 1)) };
+}
+
 fn unmap(base: u64, bytes: usize) -> CUresult {
     let bytes = bytes.next_multiple_of(PIECE);
     // SAFETY: mapped by `map`, all of it.
