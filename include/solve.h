@@ -23,13 +23,13 @@
  *               is filled with NaN. After a fault every later call that needs that device reports SOLVE_STATUS_DRIVER. Output
  *               parameters are written on success only.
  * Capture       While a stream that is not cudaStreamNonBlocking is captured, by whichever thread, CUDA lets nobody use the legacy
- *               stream: solve, solve_block_create and calls with a null stream are SOLVE_STATUS_DRIVER then, and spoil the capture.
+ *               stream: solve, solve_block_create and calls with a null stream are SOLVE_STATUS_DRIVER then, and may spoil the capture.
  * Reset         After a cudaDeviceReset solve begins anew. Of blocks from before it forward and update are SOLVE_STATUS_DRIVER.
  * fork          A child may use the CPU backend if no other thread was in a call when it was forked; and a GPU if its parent has made no
  *               CUDA call, as CUDA demands, nor one of this library that looks for a GPU.
  * No GPU        Where there is no NVIDIA driver, or it sees no GPU, or none that this build has kernels for (compute capability 7.5 or newer,
- *               if it has them all), host pointers are served by the CPU. A driver that is too old for this build, or that does not start, is an error: SOLVE_STATUS_UNSUPPORTED
- *               or DRIVER; SOLVE_DEVICE=cpu does without it.
+ *               if it has them all), host pointers are served by the CPU. A driver that is too old for this build, or that does not start,
+ *               is an error: SOLVE_STATUS_UNSUPPORTED or DRIVER; SOLVE_DEVICE=cpu does without it.
  */
 
 
