@@ -22,14 +22,14 @@ enum Alarm {
   ALARM_B_FC,
   ALARM_SHIFT,  // raised with weights that LN2 is folded into (cast/fold_layernorm2_sm90a.cu)
   ALARMS = 16,
-  // No alarm, a word further on: warps of the last fast kernel that have seen their weights, and WATCHED_LOUD for each that has raised an alarm
+  // No alarm, a word further on: warps of the last fast kernel that have seen their weights, and WATCHED_RAISED for each that has raised an alarm
   ALARMS_WATCHED = 32,
   ALARMS_QKV_READ = 33, // blocks that have read their part of W_qkv, where QKV and attention are one kernel
   ALARMS_BUFFERS = 40,  // x (or its copy), output and weights of this call, an address each: what wakes the exact kernel finds them here
   ALARMS_FEW = 64,      // two more sets of alarms, which calls of the few-token kernel take in turns
-  ALARMS_COUNTED = 96   // a word for each set: its blocks that have looked, and WATCHED_LOUD for each that has raised an alarm
+  ALARMS_COUNTED = 96   // a word for each set: its blocks that have looked, and WATCHED_RAISED for each that has raised an alarm
 };
-constexpr unsigned WATCHED_LOUD = 1u << 16;
+constexpr unsigned WATCHED_RAISED = 1u << 16;
 enum Matrix { MATRIX_QKV, MATRIX_ATTN, MATRIX_FC, MATRIX_PROJ };
 constexpr int TINY_GAMMA = 4, VANISHED = 8;
 

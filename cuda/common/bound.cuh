@@ -6,6 +6,7 @@
 
 constexpr uint32_t MOST_TRIES = 1000000000;  // of a wait on what kernels before may take long for: minutes
 
+// PTX ISA 9.0, 9.7.9.11 st
 template <uint32_t MOST>
 __device__ __forceinline__ void bound(uint32_t looks) {
   asm volatile(

@@ -1,5 +1,5 @@
-/* Tiles from global to shared memory by cp.async, past the registers. PTX ISA 9.0, section 9.7.9.25.3.1, "cp.async"
-   (sm_80). A tile is fetched, its group committed, and later waited for: `wait<N>` leaves the newest N groups in
+/* Tiles from global to shared memory by cp.async, past the registers. PTX ISA 9.0, sections 9.7.9.25.3.1 to .3,
+   "cp.async" (sm_80). A tile is fetched, its group committed, and later waited for: `wait<N>` leaves the newest N groups in
    flight. */
 #pragma once
 

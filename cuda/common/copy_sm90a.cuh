@@ -1,5 +1,5 @@
 /* Copies of 16 or 4 bytes into shared memory that pass no registers, for plain pointers, and loads that stay where they are written. PTX ISA 9.0,
-   9.7.9.25.3.1 (cp.async), 9.7.9.9 (ld.global.nc) and 9.7.9.8 (ld). */
+   9.7.9.25.3.1 (cp.async) and .3 (wait), 9.7.9.9 (ld.global.nc) and 9.7.9.8 (ld). */
 #pragma once
 #include <cstdint>
 

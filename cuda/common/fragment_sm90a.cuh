@@ -20,6 +20,7 @@ __device__ __forceinline__ void ldmatrix_x4(uint32_t address, uint32_t (&r)[4]) 
                : "memory");
 }
 
+// 9.7.9.8 ld and 9.7.9.11 st
 __device__ __forceinline__ float load_shared(uint32_t address) {
   float v;
   asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(address) : "memory");

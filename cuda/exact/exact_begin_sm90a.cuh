@@ -10,7 +10,7 @@ namespace exact90 {
 __device__ __forceinline__ void await_watchers(const ExactArgs& args) {
   unsigned polls = 0;
   if (threadIdx.x == 0)
-    while (load_acquire(args.alarms + ALARMS_WATCHED) % WATCHED_LOUD != args.watchers) bound<MOST_POLLS>(++polls);
+    while (load_acquire(args.alarms + ALARMS_WATCHED) % WATCHED_RAISED != args.watchers) bound<MOST_POLLS>(++polls);
   __syncthreads();
 }
 
@@ -21,7 +21,7 @@ __device__ __forceinline__ bool join_crew(const ExactArgs& args) {
   const bool quiet = args.rule != RULE_EXACT && !any_raised(args.alarms);
   // Usually in any case: what ends with this kernel must not before the one in front of it.
   if (!quiet || args.watchers != WATCHERS_STANDING) pdl_wait();
-  if (quiet) asm volatile("exit;");  // usually all; as an exit it is worth 0.35 us of the chain at 1024 rows on an H200
+  if (quiet) asm volatile("exit;");  // 9.7.12.7; usually all; as an exit it is worth 0.35 us of the chain at 1024 rows on an H200
   bool raised;
   if (args.phases & EXACT_FORWARD && !must_rescue(args.alarms, args.rule, raised)) {
     // Without alarms the fast result stands, too: no matter who reads them before or after this.

@@ -130,6 +130,7 @@ __device__ __forceinline__ float magnitude(float4 v) { return fmaxf(fmaxf(fabsf(
 // The power of two for what a warp's lanes have magnitudes of; as numbers their bits are in the same order
 __device__ __forceinline__ float warp_scale(float magnitude) { return scale_for(__uint_as_float(warp_max(__float_as_uint(magnitude)))); }
 
+// 9.7.9.8 ld and 9.7.9.11 st
 __device__ __forceinline__ uint32_t load_shared_word(uint32_t address) {
   uint32_t v;
   asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(address) : "memory");

@@ -61,7 +61,7 @@ __device__ __forceinline__ uint64_t weights_policy(int rows) {
 // A thread has 24 pieces of four columns, and nobody else touches them: column 4 (t % 8) of row t / 8 + 32 i.
 constexpr int SLAB_PIECES = CHUNK / 32, PIECE_STEP = CONSUMERS * 16;
 
-// Asks for a slab; one group of copies.
+// Asks for a slab; one group of copies (9.7.9.25.3.2 cp.async.commit_group).
 __device__ __forceinline__ void fetch_slab(const ExactArgs& args, int slab, uint32_t to) {
   const SlabPlace at(slab);
   const int thread = thread_index();

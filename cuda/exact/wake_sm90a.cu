@@ -35,9 +35,9 @@ extern "C" __global__ void __maxnreg__(32) wake(const __grid_constant__ Wake arg
 #pragma unroll 1
     for (unsigned polls = 0; polls < PATIENCE; polls++) {
       watched = load_acquire(args.exact.alarms + ALARMS_WATCHED);
-      if (watched % WATCHED_LOUD == args.exact.watchers) break;
+      if (watched % WATCHED_RAISED == args.exact.watchers) break;
     }
   }
-  const bool known = watched % WATCHED_LOUD == args.exact.watchers;
+  const bool known = watched % WATCHED_RAISED == args.exact.watchers;
   if ((early || watched != args.exact.watchers) && threadIdx.x == 0) wake_if_needed(args, known, awake);
 }

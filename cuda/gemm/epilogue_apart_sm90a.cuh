@@ -18,7 +18,7 @@ struct ApartArgs {
 template <class S>
 struct ApartEpilogue : GemmEpilogue {
   using Boxes = ResidualBoxes<S>;
-  static constexpr Prepared PREPARED = Boxes::PREPARED;
+  static constexpr Prepares PREPARES = Boxes::PREPARES;
   static constexpr bool BEGINS = true;
   static constexpr int BOXES = Boxes::COUNT;
   static constexpr int FACTS = Boxes::BYTES + S::N * 4, SHARED_BYTES = FACTS + 4 * S::WARPGROUPS * 128;

@@ -23,7 +23,7 @@ struct NormArgs {
 template <class S>
 struct NormEpilogue : GemmEpilogue {
   using Boxes = ResidualBoxes<S>;
-  static constexpr Prepared PREPARED = Boxes::PREPARED;
+  static constexpr Prepares PREPARES = Boxes::PREPARES;
   static constexpr bool BEGINS = true;
   static constexpr int GROUPS = S::BN / 8;
   static constexpr int BOXES = Boxes::COUNT;

@@ -171,7 +171,7 @@ __device__ __forceinline__ void gemm_direct(const CUtensorMap* a, const float* b
       if (alarms != nullptr) {
         const bool raised = seen.report(alarms, matrix, 32.f * 4 * S::PIECES * S::PARTS / S::GROUPS);
         // The last weights: who judges the result waits for this, not for the end of the kernel.
-        if (matrix == MATRIX_PROJ && threadIdx.x % 32 == 0) add_released(alarms + ALARMS_WATCHED, raised ? WATCHED_LOUD + 1 : 1);
+        if (matrix == MATRIX_PROJ && threadIdx.x % 32 == 0) add_released(alarms + ALARMS_WATCHED, raised ? WATCHED_RAISED + 1 : 1);
       }
     } else if (elect_one()) {
       const int first = rank * S::PARTS;

@@ -203,18 +203,18 @@ __device__ __forceinline__ void begin_with_input(const float* biases, float* d) 
 }
 
 // When an epilogue's prepare() is called
-enum Prepared { BEFORE_PRODUCTS, UNDER_FIRST_PRODUCTS };
+enum Prepares { BEFORE_PRODUCTS, UNDER_FIRST_PRODUCTS };
 
 // What most epilogues have in common
 struct GemmEpilogue {
   static constexpr int CLUSTER_PHASES = 0;
-  static constexpr Prepared PREPARED = BEFORE_PRODUCTS;
+  static constexpr Prepares PREPARES = BEFORE_PRODUCTS;
   static constexpr bool BEGINS = false, HELPED = false;
   static constexpr int FETCHES = 0;
   static __device__ void help(int, int) {}
 };
 
-/* An epilogue has SHARED_BYTES; PREPARED; BEGINS, whether begin() fills the sums that products are added to; HELPED, whether the block has a warp more,
+/* An epilogue has SHARED_BYTES; PREPARES; BEGINS, whether begin() fills the sums that products are added to; HELPED, whether the block has a warp more,
    which calls help(); CLUSTER_PHASES, how often the blocks of a cluster meet (the first time after init(), which the epilogue awaits before it touches a
    peer; a block of a cluster has one tile); FETCHES; and the functions
 
@@ -260,14 +260,14 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
       const int row = tile / S::N_TILES * S::BM + (S::SWAPPED ? 0 : 16 * warp);
       const int n = tile % S::N_TILES * S::BN + (S::SWAPPED ? 16 * S::place(warp, part) : 0);
       float d[S::SUMS];
-      if (Epilogue::PREPARED == BEFORE_PRODUCTS) epilogue.prepare(row, n);
+      if (Epilogue::PREPARES == BEFORE_PRODUCTS) epilogue.prepare(row, n);
       if constexpr (Epilogue::BEGINS) epilogue.begin(d, n);
       if (warp == 0 && tile == block) {
         pdl_wait();
         if (lane == 0) mbarrier_arrive(ended);
       }
       const auto under = [&](int k_block) {
-        if (Epilogue::PREPARED == UNDER_FIRST_PRODUCTS && k_block == 1) epilogue.prepare(row, n);
+        if (Epilogue::PREPARES == UNDER_FIRST_PRODUCTS && k_block == 1) epilogue.prepare(row, n);
       };
       multiply_tile<S, Epilogue::BEGINS>(d, at, base, full, empty, warpgroup, slab, under);
       epilogue.finish(d, row, n);

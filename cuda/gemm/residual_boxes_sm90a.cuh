@@ -8,7 +8,7 @@ template <class S>
 struct ResidualBoxes {
   // Half a tile of 128 x 96 is residual: asked for first, it holds up the first k-blocks (2048 rows: -0.7). The small tile wants it early (256 rows: +0.5 if
   // late), and so does the large one, which has the longer loop (4096 rows: +1.4).
-  static constexpr Prepared PREPARED = S::BM == 128 && S::BN == 96 ? UNDER_FIRST_PRODUCTS : BEFORE_PRODUCTS;
+  static constexpr Prepares PREPARES = S::BM == 128 && S::BN == 96 ? UNDER_FIRST_PRODUCTS : BEFORE_PRODUCTS;
   static constexpr int COUNT = S::BN / 32, WARP_BYTES = COUNT * 2048, X1_BYTES = 4 * S::WARPGROUPS * WARP_BYTES;
   static constexpr bool OWN_H = S::BM * S::BN < 128 * 192;  // where there is no room for boxes of h, it waits for those of x1
   static constexpr int BYTES = X1_BYTES + (OWN_H ? X1_BYTES / 2 : 0);

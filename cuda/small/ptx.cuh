@@ -1,5 +1,5 @@
-/* The PTX that only this folder uses, one wrapper each, with the section of the PTX ISA 9.0 it comes from; and what of
-   common/ takes addresses in shared memory, for pointers. */
+/* The PTX that only this folder uses in several places, one wrapper each, with the section of the PTX ISA 9.0 it comes
+   from; and what of common/ takes addresses in shared memory, for pointers. */
 #pragma once
 
 #include <cstdint>

@@ -35,13 +35,13 @@ class Verdict {
   __device__ __forceinline__ bool reach(bool loud) const {
     unsigned* const counted = this->counted(turn);
     if (loud)
-      add_released(counted, WATCHED_LOUD + 1);
+      add_released(counted, WATCHED_RAISED + 1);
     else
       add_strong(counted, 1);  // who has nothing to tell need not wait until it is known
     unsigned blocks;
-    for (uint32_t polls = 0; (blocks = load_strong_word(counted)) % WATCHED_LOUD != gridDim.x; ++polls)
+    for (uint32_t polls = 0; (blocks = load_strong_word(counted)) % WATCHED_RAISED != gridDim.x; ++polls)
       if (polls > PATIENCE) __trap();
-    if (blocks < WATCHED_LOUD) return false;
+    if (blocks < WATCHED_RAISED) return false;
     __threadfence();
     bool raised;
     return must_rescue(alarms(), call.rule, raised);
