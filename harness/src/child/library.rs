@@ -7,6 +7,7 @@ use std::time::Instant;
 use clap::ValueEnum;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
+use crate::binary;
 use crate::contract::Precision;
 use crate::protocol::{Api, Loaded};
 use crate::reason::{Failure, Reason};
@@ -94,8 +95,9 @@ impl Candidate {
             true => missing("solve, but a C++ function of that name: declare it extern \"C\""),
             false => missing("solve"),
         })?;
-        let lacks: Vec<String> =
-            HANDLE.iter().filter(|name| symbol::<Text>(&library, name).is_none()).map(ToString::to_string).collect();
+        let data = binary::data(path);
+        let function = |name: &str| symbol::<Text>(&library, name).is_some() && !data.iter().any(|data| data == name);
+        let lacks: Vec<String> = HANDLE.iter().filter(|name| !function(name)).map(ToString::to_string).collect();
         if let (Api::Prepared, Some(first)) = (api, lacks.first()) {
             return Err(missing(first));
         }
@@ -109,19 +111,19 @@ impl Candidate {
                 handle: std::ptr::null_mut(),
             })
         })();
+        // Who has no handle may mean something else by the other names.
+        let optional = |name: &str| lacks.is_empty() && function(name);
+        let words = |name: &str| symbol::<Text>(&library, name).filter(|_| optional(name));
+        let (error, status) = (words("solve_last_error"), symbol(&library, "solve_last_status"));
+        let status = status.filter(|_| optional("solve_last_status"));
         let loaded = Loaded {
-            version: text(symbol(&library, "solve_version")),
-            build_id: text(symbol(&library, "solve_build_id")),
+            version: text(words("solve_version")),
+            build_id: text(words("solve_build_id")),
             prepared: lacks.is_empty(),
             lacks,
             load_ms,
         };
-        let candidate = Self {
-            solve,
-            block: block.filter(|_| api == Api::Prepared),
-            status: symbol(&library, "solve_last_status"),
-            error: symbol(&library, "solve_last_error"),
-        };
+        let candidate = Self { solve, block: block.filter(|_| api == Api::Prepared), status, error };
         std::mem::forget(library);
         Ok((candidate, loaded))
     }
