@@ -174,7 +174,8 @@ pub fn rests(rig: &mut Rig) -> Sprung {
         }
     }
     let message = format!(
-        "{:.0} % of a processor are busy while nothing is asked for: work goes on between calls",
+        "{:.0} % of a processor are busy while nothing is asked for: work goes on between calls (or threads that spin or \
+         poll: OMP_WAIT_POLICY=passive)",
         100.0 * share
     );
     Err(Failure::new(Reason::DeferredWork, message))
