@@ -34,6 +34,8 @@ pub struct Session {
     said: Arc<Mutex<Vec<u8>>>,
     drains: Vec<JoinHandle<()>>,
     nonce: u64,
+    /// What the last request was for, in words.
+    doing: &'static str,
     ended: bool,
 }
 
@@ -70,7 +72,15 @@ impl Session {
         if let Some(pipe) = child.stderr.take() {
             drains.push(drain(pipe, said.clone()));
         }
-        Ok(Self { child, link: BufReader::new(ours), said, drains, nonce: rng::secret(), ended: false })
+        Ok(Self {
+            child,
+            link: BufReader::new(ours),
+            said,
+            drains,
+            nonce: rng::secret(),
+            doing: SETTING_UP,
+            ended: false,
+        })
     }
 
     /// Sends a request and waits for its reply. The duration is the grader's own wall clock.
@@ -80,6 +90,7 @@ impl Session {
         let mut line = serde_json::to_vec(&Envelope { nonce: self.nonce, body: request })
             .map_err(|e| broken("cannot write a request", e))?;
         line.push(b'\n');
+        self.doing = doing(request);
         let start = Instant::now();
         if self.link.get_mut().write_all(&line).is_err() {
             return Err(self.died());
@@ -125,8 +136,7 @@ impl Session {
             if Instant::now() >= deadline {
                 let hint = waits_in_vain(!scope::available() && self.has_children());
                 self.end();
-                let seconds = timeout.as_secs_f64();
-                return Err(Failure::new(Reason::Timeout, format!("no return within {seconds} s{hint}")));
+                return Err(Failure::new(Reason::Timeout, late(timeout, self.doing) + hint));
             }
         }
     }
@@ -150,6 +160,7 @@ impl Session {
             }
         };
         self.end();
+        let told = |status| told(status, self.doing);
         let mut message = status.map_or_else(|| "it closed the reply channel".to_string(), told);
         if let Some(words) = last_words(&self.said()) {
             message.push_str(&format!("; {words}"));
@@ -279,10 +290,33 @@ fn waits_in_vain(it_may: bool) -> &'static str {
     }
 }
 
-fn told(status: ExitStatus) -> String {
+const SETTING_UP: &str = "while it was set up";
+const LOADING: &str = "while the library was loaded";
+const CALLING: &str = "in the middle of a call";
+
+fn doing(request: &Request) -> &'static str {
+    match request {
+        Request::Attach { .. } => SETTING_UP,
+        Request::Load { .. } => LOADING,
+        Request::Call(_) => CALLING,
+    }
+}
+
+/// Of a process that has not replied in time, with what gives a slow one a chance.
+fn late(timeout: Duration, doing: &str) -> String {
+    let seconds = timeout.as_secs_f64();
+    match doing {
+        CALLING => format!("no return within {seconds} s (--timeout allows more, --max-case leaves long cases out)"),
+        LOADING => format!("not loaded within {seconds} s (--timeout allows more)"),
+        _ => format!("no reply within {seconds} s {doing}"),
+    }
+}
+
+fn told(status: ExitStatus, doing: &str) -> String {
     match (status.signal(), status.code()) {
+        (Some(signal), _) if doing == LOADING => format!("killed by {} {doing}", signal_name(signal)),
         (Some(signal), _) => format!("killed by {}", signal_name(signal)),
-        (_, Some(code)) => format!("the process left with exit status {code} in the middle of a call"),
+        (_, Some(code)) => format!("the process left with exit status {code} {doing}"),
         _ => "the process ended".into(),
     }
 }

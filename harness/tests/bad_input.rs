@@ -159,13 +159,22 @@ fn whoever_is_not_compared_is_named() {
     }
 }
 
+/// Not in the middle of a call.
+#[test]
+fn a_process_that_ends_while_it_loads_is_said_to() {
+    let folder = folder("leaves");
+    let source = "#include <unistd.h>\n__attribute__((constructor)) static void leave(void) { _exit(3); }\nvoid solve(void) {}\n";
+    let (code, said) = graded(&[&compiled("leaves", source, &folder), "--device", "cpu", "--no-timing"]);
+    assert!(code == 11 && said.contains("left with exit status 3 while the library was loaded"), "{code}:\n{said}");
+}
+
 /// As it was given.
 #[test]
 fn a_time_limit_is_told_with_its_fraction() {
     let folder = folder("hangs");
     let hangs = compiled("hangs", "void solve(void) { for (;;) __asm__(\"pause\"); }\n", &folder);
     let (code, said) = graded(&[&hangs, "--device", "cpu", "--suite", "official", "--no-timing", "--timeout", "0.3"]);
-    assert!(code == 19 && said.contains("no return within 0.3 s"), "{code}:\n{said}");
+    assert!(code == 19 && said.contains("no return within 0.3 s (--timeout allows more, "), "{code}:\n{said}");
 }
 
 /// Words of a candidate are no marks in the report, which could hide what is said of the others.

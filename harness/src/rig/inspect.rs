@@ -5,6 +5,7 @@ use crate::arena::Place;
 use crate::check;
 use crate::content::Content;
 use crate::dims::D;
+use crate::protocol::Device;
 use crate::reason::{Failure, Reason};
 
 /// How long work that is still running gets before it is called missing.
@@ -92,7 +93,7 @@ impl Rig {
         let first = (changed > 0).then(|| now.iter().zip(was).position(differ)).flatten();
         self.scratch = now;
         let Some(first) = first else { return Ok(()) };
-        let first = if name == "x" { row_and_column(first) } else { format!("{name}[{first}]") };
+        let first = place_in(name, first);
         let message = floats(changed, &format!("of {name}"), "changed");
         Err(Failure::new(Reason::InputModified, format!("{message}, first at {first}")))
     }
@@ -102,11 +103,14 @@ impl Rig {
         let late = differing(&snapshot, output);
         self.scratch = snapshot;
         if late > 0 {
-            let message = format!(
-                "{} after the call was over on the default stream: work was still running at return (another stream, \
-                 or a thread)",
-                floats(late, "of the output", "written")
-            );
+            let late = floats(late, "of the output", "written");
+            let message = match self.device {
+                Device::Cpu => format!("{late} after the call had returned: work was still running (a thread)"),
+                Device::Cuda => format!(
+                    "{late} after the call was over on the default stream: work was still running at return (another \
+                     stream, or a thread)"
+                ),
+            };
             return Err(Failure::new(Reason::DeferredWork, message));
         }
         Ok(())
@@ -137,6 +141,11 @@ fn told(output: &[f32], what: &str, like_this: impl Fn(&f32) -> bool) -> Option<
     let first = output.iter().position(&like_this)?;
     let count = output.iter().filter(|v| like_this(v)).count();
     Some(format!("{count} of {} outputs {what}, first at {}", output.len(), row_and_column(first)))
+}
+
+/// A place in an input.
+pub(super) fn place_in(name: &str, at: usize) -> String {
+    if name == "x" { row_and_column(at) } else { format!("{name}[{at}]") }
 }
 
 /// A place in x or the output.
