@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::arena::Lay;
 use crate::arithmetic;
 use crate::bank::Bank;
 use crate::binary::{self, Library};
@@ -22,6 +23,9 @@ use crate::stats::Budget;
 use crate::timing;
 use crate::traps;
 use crate::ui::Ui;
+
+/// How buffers lie in turns of three cases, in which the weights can stay or be rewritten in place.
+const LAYS: [Lay; 4] = [Lay::Device, Lay::Malloc, Lay::First, Lay::Last];
 
 /// What is to be done with a candidate.
 #[derive(Clone, Debug)]
@@ -195,7 +199,8 @@ impl Grade<'_> {
         let mut first = None;
         for (i, case) in cases.iter().enumerate() {
             self.ui.step(&case.name);
-            let Err(failure) = self.one_case(rig, case, i % 3 == 0) else { continue };
+            let lay = LAYS[i / 3 % LAYS.len()];
+            let Err(failure) = self.one_case(rig, case, i % 3 == 0, lay) else { continue };
             let failure = failure.during(&case.name);
             let goes_on = matches!(failure.reason, Reason::WrongAnswer | Reason::NotFiniteOrUnwritten);
             first.get_or_insert(failure);
@@ -221,12 +226,12 @@ impl Grade<'_> {
         format!("{} {} {} {suite:?} {name}", self.report.sha256, self.report.arch, self.report.api)
     }
 
-    fn one_case(&mut self, rig: &mut Rig, case: &Case, twice: bool) -> Result<(), Failure> {
+    fn one_case(&mut self, rig: &mut Rig, case: &Case, twice: bool, lay: Lay) -> Result<(), Failure> {
         let (content, beside) = self.under_contract(case);
         let content = &*content;
-        let mut outcome = self.checked(rig, content, &Manner { settle: twice, ..Manner::CAREFUL });
+        let mut outcome = self.checked(rig, content, &Manner { settle: twice, lay, ..Manner::CAREFUL });
         if twice && let Ok(first) = outcome {
-            outcome = self.again(rig, content, first);
+            outcome = self.again(rig, content, first, lay);
         }
         let (accuracy, failure) = match outcome {
             Ok(done) => (done.accuracy, None),
@@ -249,9 +254,10 @@ impl Grade<'_> {
     }
 
     /// The same call once more, which must be as right as the first. Returns the first.
-    fn again(&mut self, rig: &mut Rig, content: &Content, first: Done) -> Result<Done, Wrong> {
-        let again =
-            self.checked(rig, content, &Manner::CAREFUL).map_err(|wrong| wrong.during("the same call again"))?;
+    fn again(&mut self, rig: &mut Rig, content: &Content, first: Done, lay: Lay) -> Result<Done, Wrong> {
+        let again = self
+            .checked(rig, content, &Manner { lay, ..Manner::CAREFUL })
+            .map_err(|wrong| wrong.during("the same call again"))?;
         let same = again.output.iter().zip(&first.output).all(|(a, b)| a.to_bits() == b.to_bits());
         *self.report.repeatable.get_or_insert(true) &= same;
         Ok(first)
@@ -264,14 +270,19 @@ impl Grade<'_> {
         self.report.first_call_ms.get_or_insert(done.us() / 1e3);
         match content.judge(&done.accuracy) {
             Ok(()) => Ok(done),
-            Err(failure) => Err(Wrong { failure: self.diagnose(content, failure), accuracy: done.accuracy }),
+            Err(failure) => Err(Wrong { failure: self.alone(content, failure, manner.lay), accuracy: done.accuracy }),
         }
     }
 
     /// As [`Grade::checked`] for a call that was made elsewhere.
     pub fn diagnose(&self, content: &Content, failure: Failure) -> Failure {
+        self.alone(content, failure, Lay::Device)
+    }
+
+    /// What a process of its own makes of a call that failed, on buffers that lie so.
+    fn alone(&self, content: &Content, failure: Failure, lay: Lay) -> Failure {
         let Ok(mut rig) = Rig::start(self.lib, &self.plan.setup(), self.stream.child(99)) else { return failure };
-        let Ok(done) = rig.call(content, &Manner::CAREFUL) else { return failure };
+        let Ok(done) = rig.call(content, &Manner { lay, ..Manner::CAREFUL }) else { return failure };
         if content.judge(&done.accuracy).is_err() {
             return failure;
         }

@@ -95,6 +95,8 @@ pub struct Call {
     pub elsewhere: Option<usize>,
     /// Changes made between the calls of a chain, in this order.
     pub patches: Vec<Patch>,
+    /// On a CPU x and the weights are for reading only meanwhile, and pages around the buffers are not there.
+    pub fenced: bool,
     /// What the patches work with beside the buffers, written or read by the grader: the place and its length.
     pub beside: (usize, usize),
 }
@@ -235,6 +237,7 @@ mod tests {
             wait_each: false,
             elsewhere: None,
             patches: Vec::new(),
+            fenced: false,
             beside: (0, 0),
         }
     }

@@ -36,7 +36,12 @@ pub const TABLE: [(Reason, u8, &str, &str); 17] = [
     (Reason::Crash, 11, "crash", "the candidate's process died, left, or broke the reply channel"),
     (Reason::WrongAnswer, 12, "wrong-answer", "an output is outside the tolerance"),
     (Reason::NotFiniteOrUnwritten, 13, "not-finite-or-unwritten", "an output is NaN, infinite, or was never written"),
-    (Reason::OutOfBounds, 14, "out-of-bounds", "memory beside one of the three buffers was written"),
+    (
+        Reason::OutOfBounds,
+        14,
+        "out-of-bounds",
+        "memory beside one of the three buffers was written, or read where there may be none",
+    ),
     (Reason::InputModified, 15, "input-modified", "x or weights were changed"),
     (Reason::Caching, 16, "caching", "an answer came from an earlier call or from remembered weights"),
     (Reason::DeferredWork, 17, "deferred-work", "work was still running when the call was over"),

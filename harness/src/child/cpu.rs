@@ -3,6 +3,7 @@
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
+use super::fence::Fence;
 use super::library::Candidate;
 use super::{Worker, not_ready};
 use crate::memory::host::Host;
@@ -37,6 +38,7 @@ impl Worker for Cpu {
     fn call(&mut self, mut candidate: Option<&mut Candidate>, call: &Call) -> Result<Called, Failure> {
         let at = |offset| self.region.address(offset);
         let (x, output, weights) = (at(call.x), at(call.output), at(call.weights));
+        let fence = call.fenced.then(|| Fence::around(&self.region, call));
         if let Some(candidate) = &mut candidate {
             candidate.prepare(weights, call.weights_changed)?;
         }
@@ -64,6 +66,7 @@ impl Worker for Cpu {
         }
         patch(call.repeat);
         let wall_us = start.elapsed().as_secs_f64() * 1e6;
+        drop(fence);
         if let Some(snapshot) = call.snapshot {
             // SAFETY: the snapshot's place is as long as the largest output, and apart from it.
             unsafe { std::ptr::copy_nonoverlapping(output, at(snapshot), call.seq * crate::dims::D) };

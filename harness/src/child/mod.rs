@@ -3,6 +3,7 @@
 
 mod cpu;
 mod cuda;
+mod fence;
 mod library;
 
 use std::ffi::OsStr;

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use super::Memory;
+use crate::arena::{PAGE, Place};
 use crate::reason::{Failure, Reason};
 
 /// A shared mapping of `len` floats.
@@ -65,6 +66,19 @@ impl Host {
         assert!(at < self.len);
         // SAFETY: inside the mapping.
         unsafe { self.base.add(at) }
+    }
+
+    /// Its length in floats.
+    pub fn floats(&self) -> usize {
+        self.len
+    }
+
+    /// The first of the pages that hold nothing but this, and their bytes.
+    pub fn pages(&self, place: Place) -> (*mut c_void, usize) {
+        self.check(place.at, place.len);
+        let first = place.at.next_multiple_of(PAGE);
+        let end = (place.at + place.len) / PAGE * PAGE;
+        (self.base.wrapping_add(first).cast(), 4 * end.saturating_sub(first))
     }
 
     fn check(&self, at: usize, len: usize) {

@@ -115,6 +115,7 @@ fn idle(
         wait_each: false,
         elsewhere: None,
         patches: Vec::new(),
+        fenced: false,
         beside: (0, 0),
     };
     let spare = Place { at: arena.snapshot.at, len: 0 };

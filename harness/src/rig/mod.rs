@@ -3,6 +3,7 @@
 
 mod changes;
 mod exchange;
+mod fence;
 mod inspect;
 mod region;
 
@@ -10,7 +11,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::arena::{Arena, Place};
+use crate::arena::{Arena, Lay, Place};
 use crate::binary::Library;
 use crate::check::Accuracy;
 use crate::content::Content;
@@ -48,6 +49,8 @@ pub struct Manner {
     pub elsewhere: bool,
     /// Put x and the output where they were in the last call, if they fit.
     pub same_place: bool,
+    /// How the buffers lie on a CPU. Any but a device's are fenced: x and the weights for reading only, and nothing around them.
+    pub lay: Lay,
 }
 
 impl Manner {
@@ -62,6 +65,7 @@ impl Manner {
         wait_each: false,
         elsewhere: false,
         same_place: false,
+        lay: Lay::Device,
     };
 }
 
@@ -209,12 +213,13 @@ impl Rig {
     pub fn call_changing(&mut self, content: &Content, manner: &Manner, changes: &Changes) -> Result<Done, Failure> {
         self.calls += 1;
         let stream = self.stream.child(self.calls);
+        let lay = if self.device == Device::Cpu { manner.lay } else { Lay::Device };
         let (x, output) = match self.last {
-            Some((x, output)) if manner.same_place && x.len == content.x.len() => (x, output),
-            _ => self.arena.tokens(content.seq, stream),
+            Some((x, output)) if manner.same_place && x.len == content.x.len() && lay.has(x) => (x, output),
+            _ => self.arena.tokens_lying(lay, content.seq, stream),
         };
         let before = self.last.replace((x, output)).map(|(_, output)| output);
-        let (weights, weights_changed) = self.place_weights(content, stream.child(1))?;
+        let (weights, weights_changed) = self.place_weights(content, lay, stream.child(1))?;
 
         for (at, row) in changes.first_weights(content) {
             self.memory.write(weights.at + at, row)?;
@@ -236,12 +241,15 @@ impl Rig {
             wait_each: manner.wait_each,
             elsewhere: manner.elsewhere.then_some(self.arena.snapshot.at),
             patches: changes.patches(x, output, weights, self.arena.snapshot),
+            fenced: lay != Lay::Device,
             beside: (beside.at, beside.len),
         };
-        let pending_us = self.beforehand(&mut call)?;
+        self.clear_note(lay)?;
+        let pending_us = self.beforehand(&mut call).map_err(|f| self.explained(f, lay, [x, output, weights]))?;
         let (rows, spare_rows) = changes.first_rows(content);
         let handed = Handed { x, rows: &rows, spare, spare_rows: &spare_rows, output, poison: self.poison };
-        let mut done = self.timed(call, &handed)?;
+        let done = self.timed(call, &handed);
+        let mut done = done.map_err(|f| self.explained(f, lay, [x, output, weights]))?;
         done.called.pending_us += pending_us;
         done.kept.resize(kept.len, 0.0);
         self.memory.read(kept.at, &mut done.kept)?;
@@ -309,6 +317,7 @@ impl Rig {
             wait_each: false,
             elsewhere: None,
             patches: Vec::new(),
+            fenced: false,
             beside: (0, 0),
         };
         self.beforehand(&mut call).map(|_| ())
@@ -318,16 +327,17 @@ impl Rig {
         if self.device == Device::Cpu { self.session.kept_waiting() } else { Duration::ZERO }
     }
 
-    fn place_weights(&mut self, content: &Content, stream: Stream) -> Result<(Place, bool), Failure> {
-        if let Some((place, there)) = &self.weights
+    fn place_weights(&mut self, content: &Content, lay: Lay, stream: Stream) -> Result<(Place, bool), Failure> {
+        let here = self.weights.as_ref().filter(|(place, _)| lay.has(*place));
+        if let Some((place, there)) = here
             && Arc::ptr_eq(there, &content.weights)
         {
             return Ok((*place, false));
         }
         // Mostly in place, so that whoever remembers weights by their address is wrong.
-        let place = match &self.weights {
+        let place = match here {
             Some((place, _)) if stream.below(9, 4) > 0 => *place,
-            _ => self.arena.weights(stream),
+            _ => self.arena.weights_lying(lay, stream),
         };
         self.write_weights(place, content)?;
         Ok((place, true))

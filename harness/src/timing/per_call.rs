@@ -220,6 +220,7 @@ fn sample(grade: &mut Grade<'_>, rig: &mut Rig, setting: &Setting<'_>, kind: Kin
             repeat: 1,
             wait_each: false,
             elsewhere: false,
+            ..Manner::CAREFUL
         };
         let done = grade.checked(rig, &content, &manner)?;
         plausible(&done)?;
