@@ -88,9 +88,9 @@ impl Bank {
         (self.weights.entry(key).or_insert_with(drawn).clone(), stream)
     }
 
-    /// The largest error that TF32 operands make on this flavour.
+    /// The largest error that TF32 operands make on this flavour. Where attention is sharp, one key more or less decides: there it is that of this length.
     fn tf32_error(&mut self, flavour: Flavour, content: &Content) -> f64 {
-        let key = format!("{flavour:?}");
+        let key = if flavour.qk == 1.0 { format!("{flavour:?}") } else { format!("{flavour:?} {}", content.seq) };
         if let Some(&error) = self.tf32.get(&key) {
             return error;
         }

@@ -41,6 +41,11 @@ pub struct Case {
 }
 
 impl Case {
+    /// Its name without its length.
+    fn kind(&self) -> &str {
+        self.name.split(':').next().unwrap_or_default()
+    }
+
     /// Whether the hard suite tries it under this precision. `auto` goes by the weights alone: on some that look as usual but line up with the activations,
     /// `fast` is 2 to 6 times the tolerance off, and nobody notices. The full suite has such a case under every precision.
     pub fn tried(&self, precision: Option<Precision>) -> bool {
@@ -82,6 +87,13 @@ const HARD: [(&str, usize, Flavour); 14] = [
     ("qk-x4", 130, Flavour { qk: 4.0, ..BIASED }),
     ("qk-x16", 130, Flavour { qk: 16.0, ..BIASED }),
 ];
+
+/// Of the hard inputs those that tell what no other does, and so are tried at a drawn length, too: the other GELU, another epsilon, a variance in one pass,
+/// a softmax without its maximum, a coarse residual.
+const DRAWN: [&str; 5] = ["gelu-band", "x-1e-3", "x+3000", "qk-x16", "cancel"];
+
+/// The longest of the hard inputs whose length everybody knows.
+const LONGEST_KNOWN: usize = 130;
 
 const fn of_x(x: X) -> Flavour {
     Flavour { x, ..CHALLENGE }
@@ -140,8 +152,16 @@ pub fn hard_names() -> impl Iterator<Item = (&'static str, &'static str)> {
     CONTRACT.iter().map(|(name, words, ..)| (*name, *words))
 }
 
-/// Two random lengths are at most this, one is above it.
+/// Random lengths are at most this, but for one of ordinary inputs and one of hard ones, which are above it.
 const LONGEST_RANDOM: usize = 1500;
+
+/// What is said where the hard suite does not reach as far as it could.
+pub fn left_out(suite: Suite, max_seq: usize) -> Option<String> {
+    let longest = CONTRACT.iter().flat_map(|(_, _, lengths, _)| lengths.iter().copied()).max()?;
+    (suite == Suite::Hard && max_seq < longest).then(|| {
+        format!("hard cases of up to {longest} tokens were tried with {max_seq} at most: --max-case {longest} has them")
+    })
+}
 
 /// Those up to a length; on a smaller scale the longest one shrinks rather than be left out.
 fn lengths_up_to(lengths: &[usize], max: usize) -> Vec<usize> {
@@ -167,6 +187,16 @@ pub fn suite(suite: Suite, max_seq: usize, seed: u64) -> Vec<Case> {
     }
     let cancel = Flavour { x: X::Shifted(CANCELLED), ..twist(Twist::Cancel) };
     cases.push(case("cancel:64".into(), 64, cancel, Suite::Full, 0.0));
+    let drawn: Vec<Case> = cases.iter().filter(|c| DRAWN.contains(&c.kind())).cloned().collect();
+    let at = |c: &Case, seq| Case { name: format!("{}:{seq}", c.kind()), seq, ..c.clone() };
+    let stream = Stream::new(seed, 78);
+    // A block that takes a shortcut from some length on is right at all of the lengths above. Every octave is as likely: long ones are dear.
+    let (first, last) = (LONGEST_KNOWN + 1, max_seq.min(LONGEST_RANDOM));
+    if first <= last {
+        let octaves = (last as f64 / first as f64).log2();
+        let length = |k| (first as f64 * stream.uniform(k, 0.0, octaves).exp2()) as usize;
+        cases.extend((0..).zip(&drawn).map(|(k, c)| at(c, length(k).clamp(first, last))));
+    }
     cases.push(case("v-x4:2".into(), 2, twist(Twist::LoudValues), Suite::Full, 2.0));
     cases.push(case("range:64".into(), 64, twist(Twist::Range), Suite::Extreme, 4.0));
     for seq in EDGES {
@@ -180,6 +210,8 @@ pub fn suite(suite: Suite, max_seq: usize, seed: u64) -> Vec<Case> {
     if let Some(longer @ 1..) = max_seq.checked_sub(LONGEST_RANDOM) {
         let seq = LONGEST_RANDOM + 1 + Stream::new(seed, 77).below(2, longer);
         cases.push(case(format!("random-2:{seq}"), seq, BIASED, Suite::Full, 2.0));
+        let one = &drawn[stream.below(10, drawn.len())];
+        cases.push(at(one, LONGEST_RANDOM + 1 + stream.below(11, longer.min(LONGEST_RANDOM))));
     }
     cases.extend(long.into_iter().map(official));
     if suite == Suite::Hard {
@@ -223,6 +255,28 @@ mod tests {
         assert!(lengths.iter().any(|l| *l < LONGEST_RANDOM + 20) && lengths.iter().any(|l| *l > 4096 - 20));
         assert!(random(LONGEST_RANDOM, 1).count() == 2 && random(LONGEST_RANDOM + 1, 1).any(|c| c.seq == 1501));
         assert!(suite(Suite::Full, 40, 1).iter().all(|c| c.seq <= 40));
+    }
+
+    #[test]
+    fn what_hard_inputs_alone_tell_is_tried_at_lengths_that_nobody_knows() {
+        let lengths = |max, seed| -> Vec<(String, usize)> {
+            let cases = suite(Suite::Full, max, seed).into_iter().filter(|c| DRAWN.contains(&c.kind()));
+            cases.filter(|c| c.seq > LONGEST_KNOWN).map(|c| (c.kind().to_string(), c.seq)).collect()
+        };
+        for seed in 0..200 {
+            let all = lengths(4096, seed);
+            let (drawn, longer) = all.split_at(DRAWN.len());
+            assert!(drawn.iter().zip(DRAWN).all(|(c, kind)| c.0 == kind && c.1 <= LONGEST_RANDOM), "{all:?}");
+            assert!(longer.len() == 1 && (LONGEST_RANDOM + 1..=4096).contains(&longer[0].1), "{all:?}");
+            assert!(lengths(300, seed).iter().all(|c| c.1 <= 300) && lengths(300, seed).len() == DRAWN.len());
+        }
+        assert!(lengths(LONGEST_KNOWN, 1).is_empty() && lengths(4096, 1) != lengths(4096, 2));
+        let known = suite(Suite::Full, LONGEST_KNOWN, 1).into_iter().filter(|c| c.slack > 2.0);
+        assert_eq!(known.map(|c| c.seq).max(), Some(LONGEST_KNOWN));
+        assert!(left_out(Suite::Hard, 4096).is_none() && left_out(Suite::Full, 7).is_none());
+        assert!(
+            left_out(Suite::Hard, 300).is_some_and(|words| words.contains("4096 tokens were tried with 300 at most"))
+        );
     }
 
     #[test]

@@ -98,7 +98,7 @@ pub struct Grading {
     /// Which correctness cases; official, the challenge's own, is for a quick look: on a GPU its single calls are timed for a moment only
     #[arg(long, default_value = "full")]
     pub suite: Suite,
-    /// Correctness cases up to this length; the default is 4096, for the hard suite on a CPU 256
+    /// Correctness cases up to this length; the default is 4096, for the hard suite on a CPU 300
     #[arg(long, value_name = "TOKENS", value_parser = values::at_least_one())]
     pub max_case: Option<usize>,
     /// Weights of the timed calls; the default is both, for the official suite on a GPU fresh

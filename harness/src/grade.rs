@@ -173,6 +173,7 @@ impl Grade<'_> {
         self.report.crossing = rig.crossing.into();
         self.report.loaded = rig.loaded.clone();
         self.report.notes.extend(part_of_a_handle(&rig.loaded.lacks));
+        self.report.notes.extend(cases::left_out(self.plan.suite, self.plan.max_case));
         self.report.arch = self.arch();
         let outcome = self.phases(&mut rig, &cases);
         self.report.said = rig.said();

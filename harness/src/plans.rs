@@ -40,7 +40,8 @@ pub fn plan(calls: &Calls, args: &Grading, device: Device, gpu: Option<&Gpu>) ->
         precision: calls.precision,
         seqs: if args.no_timing { Vec::new() } else { calls.seq.0.clone() },
         max_case: args.max_case.unwrap_or(match (args.suite, device) {
-            (Suite::Hard, Device::Cpu) => 256,
+            // Beyond the tiles of 256, and all rows of it are checked on two cores.
+            (Suite::Hard, Device::Cpu) => 300,
             _ => 4096,
         }),
         fresh: weights != Weights::Fixed,
@@ -178,7 +179,7 @@ mod tests {
     fn options_say_what_is_measured() {
         use Device::{Cpu, Cuda};
         let longest = |options, device| of(options, device).max_case;
-        assert_eq!([longest("", Cpu), longest("--suite hard", Cuda), longest("--suite hard", Cpu)], [4096, 4096, 256]);
+        assert_eq!([longest("", Cpu), longest("--suite hard", Cuda), longest("--suite hard", Cpu)], [4096, 4096, 300]);
         assert_eq!(longest("--suite hard --max-case 7", Cpu), 7);
         let weights = |options, device| [of(options, device).fresh, of(options, device).fixed];
         let asked = ["", "--weights fresh", "--weights fixed"].map(|options| weights(options, Cpu));
