@@ -79,7 +79,7 @@ pub struct Call {
     pub x: usize,
     pub output: usize,
     pub weights: usize,
-    /// The weights changed since the last call (a prepared handle must be told).
+    /// The weights changed since the last call: what a prepared handle must be told, and nobody else is.
     pub weights_changed: bool,
     /// Copy the output here as soon as the call is over on its own stream.
     pub snapshot: Option<usize>,

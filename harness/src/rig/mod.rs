@@ -233,7 +233,8 @@ impl Rig {
             x: x.at,
             output: output.at,
             weights: weights.at,
-            weights_changed,
+            // Told to a handle alone, and in front of the call (`beforehand`): a candidate finds the request in its process's memory.
+            weights_changed: weights_changed && self.api == Api::Prepared,
             snapshot: manner.snapshot.then_some(self.arena.snapshot.at),
             flush: manner.flush,
             spin_us: manner.spin_us,
@@ -282,7 +283,7 @@ impl Rig {
     /// What is no part of the time that a call is held to, in an exchange of its own, in which x is not there yet to work ahead on: a handle's update with new
     /// weights, and on a CPU, where the grader's clock cannot tell them from the call, flushing the caches. Returns what was pending, in us.
     fn beforehand(&mut self, call: &mut Call) -> Result<f64, Failure> {
-        let weights_changed = self.api == Api::Prepared && std::mem::take(&mut call.weights_changed);
+        let weights_changed = std::mem::take(&mut call.weights_changed);
         let flush = self.device == Device::Cpu && std::mem::take(&mut call.flush);
         if !weights_changed && !flush {
             return Ok(0.0);
