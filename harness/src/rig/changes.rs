@@ -13,7 +13,7 @@ pub struct Changes {
     pub tokens: Vec<(usize, usize, usize)>,
     /// Rows beside x.
     pub spare: Vec<f32>,
-    /// Before call `.0`, rows `.2` and `.3` of the matrix `.1` trade places; each matrix once.
+    /// Before call `.0`, rows `.2` and `.3` of the matrix `.1` trade places; each row once.
     pub weights: Vec<(usize, Param, usize, usize)>,
     /// Row `.1` of the output is spoilt before call `.0` and kept after it.
     pub looks: Vec<(usize, usize)>,

@@ -1,6 +1,7 @@
 //! The clocks against each other and against what is possible. The candidate shares its process with the clock
 //! that it is timed by, so the grader's own has the last word.
 
+use super::audit::audit;
 use super::{Samples, host, told_by_times};
 use crate::content::Content;
 use crate::floor;
@@ -12,20 +13,14 @@ use crate::report::Speed;
 use crate::rig::{Done, Manner, Rig};
 use crate::stats::{self, median, quantile, sorted};
 
-/// An audit batch is about so long, in us.
-const BATCH_US: f64 = 60_000.0;
 /// How much an exchange may vary, in us.
-const JITTER_US: f64 = 400.0;
+pub const JITTER_US: f64 = 400.0;
 /// Single calls beyond this are long beside the exchange, in us.
 const LONG_US: f64 = 5.0 * JITTER_US;
 /// By both clocks: of three calls in ten, as a busy machine holds others up; and of one in ten, but for the jitter: of those honest libraries showed 14 to
 /// 212 us too little, in calls of 2 to 70 ms beside three other programs on two cores.
 const SINGLE_SHARE: f64 = 0.85;
 const BEST_SHARE: f64 = 0.97;
-/// A single call beside one of a batch, which finds its inputs in the caches; a machine may be busy meanwhile.
-const ALONE_SHARE: f64 = 0.6;
-/// Batches and runs are long beside it.
-const BATCH_SHARE: f64 = 0.85;
 /// Runs of calls, whose events take nearly all of the time between their spin and the end.
 const RUN_SHARE: f64 = 0.92;
 /// What one call more makes a run longer by, by the grader's clock, is at most the time between events over this.
@@ -222,6 +217,9 @@ pub fn agree(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize) -> Result<(), Fai
             return Err(Failure::new(Reason::Caching, message));
         }
     }
+    // On the weights of a batch, where they were timed so.
+    let fixed = |s: &Speed| s.clock == "wall" && s.cache == "hot" && s.method == "per-call" && s.weights == "fixed";
+    let wall = grade.median(seq, fixed).unwrap_or(wall);
     audit(grade, rig, seq, wall)
 }
 
@@ -241,48 +239,6 @@ fn possible(grade: &Grade<'_>, seq: usize) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// A batch of calls by the grader's own clock, against what the candidate's process says it took.
-fn audit(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize, wall: f64) -> Result<(), Failure> {
-    let calls = (BATCH_US / wall).clamp(1.0, 64.0) as usize;
-    let content = grade.bank.bases(seq)[0].fresh_tokens(grade.stream.child(80).child(seq as u64));
-    let manner = Manner { repeat: calls, snapshot: false, ..Manner::CAREFUL };
-    let (mut message, mut by_the_machine) = (String::new(), false);
-    // A busy machine may spoil a batch or two.
-    for _ in 0..3 {
-        let single = single_us(grade, rig, seq)?;
-        let done = rig.call(&content, &manner)?;
-        content.judge(&done.accuracy).map_err(|f| grade.diagnose(&content, f).during("audit batch"))?;
-        let ours = done.wall.as_secs_f64() * 1e6 - overhead_us(rig, &content)?;
-        let claimed = done.called.wall_us;
-        let (ours_each, claimed_each) = (ours / calls as f64, claimed / calls as f64);
-        let alone = ours - done.waited.as_secs_f64() * 1e6;
-        by_the_machine |=
-            claimed >= BATCH_SHARE * alone - JITTER_US && single.max(wall) >= ALONE_SHARE * alone / calls as f64;
-        if claimed < BATCH_SHARE * ours - JITTER_US {
-            message = format!("{calls} calls took {ours:.0} us by the grader's clock, but {claimed:.0} are claimed");
-        } else if single.max(wall) < ALONE_SHARE * ours_each {
-            message =
-                format!("a call took {ours_each:.0} us by the grader's clock, but {single:.0} are claimed for one");
-        } else {
-            grade.report.notes.push(format!(
-                "seq {seq}: {calls} calls took {ours_each:.1} us each by the grader's clock, {claimed_each:.1} by the \
-                 candidate's process"
-            ));
-            return Ok(());
-        }
-    }
-    Err(told_by_times(Reason::TimingInconsistent, message, by_the_machine))
-}
-
-/// What single calls claim right now: they may be too short for the grader's clock, a batch of them is not.
-fn single_us(grade: &mut Grade<'_>, rig: &mut Rig, seq: usize) -> Result<f64, Failure> {
-    let base = &grade.bank.bases(seq)[0];
-    let stream = grade.stream.child(81).child(seq as u64);
-    let claims =
-        (0..3).map(|k| Ok(grade.checked(rig, &base.fresh_tokens(stream.child(k)), &Manner::CAREFUL)?.called.wall_us));
-    Ok(median(&claims.collect::<Result<Vec<f64>, Failure>>()?))
 }
 
 #[cfg(test)]

@@ -68,11 +68,18 @@ pub fn left_out(failure: Failure) -> Failure {
 
 /// Are the rows that were kept right?
 pub fn judge(content: &Content, changes: &Changes, done: &Done) -> Result<(), Failure> {
-    let (mut x, mut expected) = (Vec::new(), Vec::new());
-    for &(_, row) in &changes.looks {
+    judge_each(changes, done, &|_| content)
+}
+
+/// Are they what `state` says that each call works on leads to?
+pub fn judge_each<'a>(changes: &Changes, done: &Done, state: &dyn Fn(usize) -> &'a Content) -> Result<(), Failure> {
+    let (mut x, mut expected, mut slack) = (Vec::new(), Vec::new(), 0.0f64);
+    for &(call, row) in &changes.looks {
+        let content = state(call);
         x.extend_from_slice(&content.x[row * D..][..D]);
         let known = content.rows.iter().position(|&r| r == row).unwrap_or_default();
         expected.extend_from_slice(&content.expected[known * D..][..D]);
+        slack = slack.max(content.limits.slack);
     }
     let looked: Vec<usize> = (0..changes.looks.len()).collect();
     let left_out = |&k: &usize| done.kept[k * D..][..D].iter().any(|v| !v.is_finite());
@@ -81,7 +88,7 @@ pub fn judge(content: &Content, changes: &Changes, done: &Done) -> Result<(), Fa
         let message = format!("{skipped} of {} calls of a run did not write their output", looked.len());
         return Err(Failure::new(Reason::Caching, message));
     }
-    let accuracy = check::compare(&done.kept, &expected, &x, &looked, content.limits.slack);
+    let accuracy = check::compare(&done.kept, &expected, &x, &looked, slack);
     if accuracy.over > 0 {
         let message = format!(
             "right at the end of a run of calls, but {} numbers of {} calls in it are wrong: something is remembered \

@@ -1,7 +1,9 @@
 //! How long a call takes: every timed call on inputs never seen before and checked in full (`per_call`), and
 //! back to back as a program would call it (`chain`), with the clocks checked against each other, and runs on inputs that
-//! change against runs on inputs that do not (`looks`, `trades`). Beside that, what a call takes the caller's thread (`host`).
+//! change against runs on inputs that do not (`looks`, `trades`, on a CPU `bursts`). Beside that, what a call takes the caller's thread (`host`).
 
+mod audit;
+mod bursts;
 mod chain;
 mod clocks;
 mod host;
