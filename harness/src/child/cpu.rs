@@ -10,7 +10,8 @@ use crate::memory::host::Host;
 use crate::protocol::{Call, Called};
 use crate::reason::{Failure, Reason};
 
-/// More than any last-level cache that is likely here.
+/// Beyond many last-level caches, but not all: a larger one keeps a part of what it held. The candidate shares this process, too, and could lay one page
+/// under all of the buffer. So cold times may be too short, though no shorter than hot ones.
 const FLUSH_BYTES: usize = 128 << 20;
 
 /// The region, and a buffer to push it out of the caches with.

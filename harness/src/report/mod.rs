@@ -134,7 +134,8 @@ pub struct Trap {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Speed {
     pub seq: usize,
-    /// `hot` or `cold` (caches flushed before every call).
+    /// `hot` or `cold` (caches flushed before every call; on a CPU by a sweep over 128 MiB in the candidate's process, which leaves a part of what larger
+    /// caches hold, and which a candidate could undo).
     pub cache: String,
     /// `device` (events), `wall` (from the call to everything done), `host` (until the call returns) or `moved` (the same, where x and output lie
     /// elsewhere than in the call before).
