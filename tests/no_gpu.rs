@@ -4,6 +4,8 @@
 mod api;
 #[path = "common/mod.rs"]
 mod common;
+#[path = "no_gpu/memory.rs"]
+mod memory;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -38,6 +40,10 @@ fn main() -> std::process::ExitCode {
             println!("{:?}", Knobs::get());
             return std::process::ExitCode::SUCCESS;
         }
+        if task == memory::TASK {
+            memory::task();
+            return std::process::ExitCode::SUCCESS;
+        }
         let mut x = vec![0.5f32; D];
         let weights = weights(70);
         let at = x.as_mut_ptr().expose_provenance();
@@ -53,7 +59,7 @@ fn main() -> std::process::ExitCode {
         }
         return std::process::ExitCode::SUCCESS;
     }
-    let tests: [(&str, fn()); 16] = [
+    let tests: [(&str, fn()); 17] = [
         ("solve_runs_on_the_cpu", solve_runs_on_the_cpu),
         ("a_block_runs_on_the_cpu", a_block_runs_on_the_cpu),
         ("update_changes_the_weights", update_changes_the_weights),
@@ -62,6 +68,7 @@ fn main() -> std::process::ExitCode {
         ("the_environment_is_what_was_read", the_environment_is_what_was_read),
         ("so_many_threads_are_started_once", so_many_threads_are_started_once),
         ("no_file_descriptor_is_an_error", no_file_descriptor_is_an_error),
+        ("no_memory_is_an_error", memory::no_memory_is_an_error),
         ("without_proc_memory_is_trusted", without_proc_memory_is_trusted),
         ("mappings_are_listed_once_a_call", mappings_are_listed_once_a_call),
         ("mappings_are_listed_up_to_the_last_buffer", mappings_are_listed_up_to_the_last_buffer),

@@ -12,6 +12,7 @@ use crate::cases::Suite;
 use crate::contract::Precision;
 use crate::protocol::{Api, Device};
 use crate::reason::{self, Failure, Reason};
+use crate::record::Tests;
 
 /// Grades libraries that export solve(): correctness first, then speed.
 #[derive(Parser)]
@@ -158,9 +159,9 @@ pub struct Run {
     /// Where --record writes
     #[arg(long, value_name = "FOLDER", requires = "record")]
     pub record_to: Option<PathBuf>,
-    /// Results of the GPU tests for the record, PASSED,FAILED
-    #[arg(long, value_name = "PASSED,FAILED", value_parser = values::pair, requires = "record")]
-    pub gpu_tests: Option<(usize, usize)>,
+    /// Results of the GPU tests for the record, PASSED,FAILED and, where known, IGNORED
+    #[arg(long, value_name = "PASSED,FAILED[,IGNORED]", value_parser = values::tests, requires = "record")]
+    pub gpu_tests: Option<Tests>,
     /// No progress
     #[arg(short, long)]
     pub quiet: bool,

@@ -108,7 +108,7 @@ fn table(record: &Record) -> String {
     let margins = ARCHS.iter().map(|arch| (arch, worst(arch))).filter(|m| m.1.is_finite());
     let margins: Vec<String> = margins.map(|(arch, worst)| format!("{arch} {worst:.2}")).collect();
     let day = record.date.split('T').next().unwrap_or_default();
-    let tests = record.gpu_tests.map_or("not run".into(), |t| format!("{} passed, {} failed", t.passed, t.failed));
+    let tests = record.gpu_tests.map_or("not run".into(), |tests| tests.to_string());
     let _ = writeln!(
         out,
         "\nMedians of {day}, driver {}, build `{}`.\nLargest error over the challenge's tolerance: {}. GPU tests: {tests}.",
@@ -131,6 +131,19 @@ mod tests {
         assert_eq!(new, "above\n<!-- a -->\nnew\n<!-- b -->\nbelow\n");
         assert_eq!(insert(&new, lines, "new\n").unwrap(), new);
         assert!(insert("nothing", lines, "new").is_none());
+    }
+
+    /// As far as the record knows.
+    #[test]
+    fn the_table_says_how_many_tests_were_ignored() {
+        for (ignored, shown) in [("", "3 passed, 1 failed."), (r#","ignored":2"#, "3 passed, 1 failed, 2 ignored.")] {
+            let text = format!(
+                r#"{{"schema":3,"gpu":"G","driver":"","date":"","build_id":"",
+                "gpu_tests":{{"passed":3,"failed":1{ignored}}},"speed":[],"accuracy":[]}}"#
+            );
+            let table = table(&serde_json::from_str(&text).unwrap());
+            assert!(table.ends_with(&format!(" GPU tests: {shown}\n")), "{table}");
+        }
     }
 
     /// The committed README shows the committed records.

@@ -2,6 +2,7 @@
 
 mod target;
 
+use std::fmt::{self, Display, Formatter};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -39,6 +40,16 @@ pub struct Record {
 pub struct Tests {
     pub passed: usize,
     pub failed: usize,
+    /// Older records do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ignored: Option<usize>,
+}
+
+impl Display for Tests {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} passed, {} failed", self.passed, self.failed)?;
+        self.ignored.map_or(Ok(()), |ignored| write!(f, ", {ignored} ignored"))
+    }
 }
 
 /// One time.
@@ -206,12 +217,12 @@ mod tests {
             driver: "580".into(),
             date: "2026-01-01T00:00:00Z".into(),
             build_id: "ab".into(),
-            gpu_tests: Some(Tests { passed: 3, failed: 0 }),
+            gpu_tests: Some(Tests { passed: 3, failed: 0, ignored: Some(1) }),
             speed: vec![speed],
             accuracy: vec![accuracy],
         };
         let text = r#"{"schema":3,"gpu":"NVIDIA H200","driver":"580","date":"2026-01-01T00:00:00Z","build_id":"ab",
-            "gpu_tests":{"passed":3,"failed":0},
+            "gpu_tests":{"passed":3,"failed":0,"ignored":1},
             "speed":[{"seq":1024,"arch":"sm80","precision":"fast","api":"solve","cache":"hot","clock":"device",
                       "median_us":100.5,"p5_us":100.0,"p95_us":101.0,"n":15,"tflops":176.0}],
             "accuracy":[{"case":"official:1","seq":1,"arch":"sm80","precision":"fast","api":"solve","worst_over_tol":0.5,
@@ -220,6 +231,11 @@ mod tests {
         let mut expected: serde_json::Value = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_value(&record).unwrap(), expected);
         assert_eq!(serde_json::from_str::<Record>(text).unwrap().gpu_tests, record.gpu_tests);
+        // Older records do not say how many were ignored, and stay as they are.
+        expected["gpu_tests"].as_object_mut().unwrap().remove("ignored");
+        let older: Record = serde_json::from_value(expected.clone()).unwrap();
+        assert_eq!(older.gpu_tests, Some(Tests { passed: 3, failed: 0, ignored: None }));
+        assert_eq!(serde_json::to_value(&older).unwrap(), expected);
         // Tests that were not run have neither passed nor failed.
         expected.as_object_mut().unwrap().remove("gpu_tests");
         let untested = Record { gpu_tests: None, ..record.clone() };
@@ -231,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_record_has_what_the_report_has_for_tables() {
-        let tests = Tests { passed: 3, failed: 1 };
+        let tests = Tests { passed: 3, failed: 1, ignored: Some(0) };
         let record = Record::of(&crate::report::tests::sample(), Some(tests)).unwrap();
         assert_eq!([&record.gpu, &record.driver, &record.build_id], ["NVIDIA G", "580 (CUDA 13.0)", "ab"]);
         assert_eq!((record.gpu_tests, record.speed.len(), record.accuracy.len()), (Some(tests), 1, 1));

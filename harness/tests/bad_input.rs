@@ -261,7 +261,7 @@ fn options_that_would_be_ignored_are_refused_or_told() {
             &["a.so", "--no-timing", "--baseline", &file, "--fail-on-regression", "2"],
             "'--no-timing' cannot be used with",
         ),
-        (&["a.so", "--gpu-tests", "1,0"], "--record"),
+        (&["a.so", "--gpu-tests", "1,0,2"], "--record"),
         (&["a.so", "--record-to", &file], "--record"),
         (&["a.so", "--peers", &file], "--html <FILE>"),
         (&["a.so", "--device", "cpu", "--peers", &file, "--html", &file], "r: No such file"),

@@ -15,7 +15,7 @@ fn bundle(name: &str) -> PathBuf {
         script(&root.join(driver), "");
     }
     script(&root.join("harness"), "echo PASS: $*");
-    script(&root.join("tests/gpu"), "echo 'test result: ok. 5 passed; 0 failed; 0 ignored'");
+    script(&root.join("tests/gpu"), "echo 'test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured'");
     root
 }
 
@@ -31,16 +31,27 @@ fn run_all(root: &Path, arguments: &[&str]) -> (Option<i32>, String) {
 #[test]
 fn gpu_tests_that_break_off_have_failed() {
     let root = bundle("bundle");
-    for (tests, told, code) in [
-        ("echo 'test result: ok. 5 passed; 0 failed; 0 ignored'", "5,0", 0),
-        ("echo 'test result: FAILED. 3 passed; 2 failed; 0 ignored'; exit 101", "3,2", 1),
-        ("echo 'test first ... ok'; kill -s SEGV $$", "0,1", 1),
-        ("echo 'test first ... ok'; exit 124", "0,1", 1),
+    for (tests, told, counted, code) in [
+        (
+            "echo 'test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out'",
+            "5,0,1",
+            "5 passed, 0 failed, 1 ignored",
+            0,
+        ),
+        (
+            "echo 'test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out'; exit 101",
+            "3,2,0",
+            "3 passed, 2 failed, 0 ignored",
+            1,
+        ),
+        ("echo 'test first ... ok'; kill -s SEGV $$", "0,1", "0 passed, 1 failed", 1),
+        ("echo 'test first ... ok'; exit 124", "0,1", "0 passed, 1 failed", 1),
     ] {
         script(&root.join("tests/gpu"), tests);
         let output = Command::new(root.join("run-all")).arg(root.join("out")).output().expect("a shell");
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(said.contains(&format!("--gpu-tests {told} ")), "{tests}:\n{said}");
+        assert_eq!(said.lines().last(), Some(&*format!("GPU tests: {counted}")), "{tests}:\n{said}");
         assert_eq!(output.status.code(), Some(code), "{tests}:\n{said}");
     }
 }

@@ -37,25 +37,31 @@ fn a_root_that_is_a_candidate_changes_no_setting_of_the_kernel_and_nothing_of_th
     assert_eq!(printed[3], "/proc/self/oom_score_adj: open");
 }
 
-/// Whoever starts the grader: to read any file and to lock memory is all that is left of root's rights, now and of what is executed later.
+/// Whoever starts the grader: to read any file and to lock memory is all that is left of root's rights, and nothing that is executed later has more.
 #[test]
 fn a_candidate_keeps_no_rights_but_to_read_files_and_to_lock_memory() {
+    // Five lines, which is what a report has of them: the ambient set is part of the inheritable one.
     let source = "#include <stdio.h>\n#include <string.h>\n\
         void solve(const float* x, float* output, const float* weights, int seq_len) {\n\
           char line[256];\n\
           FILE* status = fopen(\"/proc/self/status\", \"r\");\n\
-          while (status && fgets(line, sizeof line, status)) if (!strncmp(line, \"Cap\", 3)) fputs(line, stdout);\n\
+          while (status && fgets(line, sizeof line, status))\n\
+            if ((!strncmp(line, \"Cap\", 3) && line[3] != 'A') || !strncmp(line, \"NoNewPrivs\", 10)) fputs(line, stdout);\n\
           fflush(stdout);\n\
         }\n";
     let library = compiled("rights", source, &folder("rights"));
     let (code, said) = graded(&[&library, "--device", "cpu", "--suite", "official", "--max-case", "1", "--no-timing"]);
+    assert_eq!(code, 13, "{said}");
+    let number = |name: &str| {
+        let (_, rest) = said.split_once(&format!("it printed: {name}:")).unwrap_or_else(|| panic!("{name}:\n{said}"));
+        rest.lines().next().and_then(|word| u64::from_str_radix(word.trim(), 16).ok()).expect("a number")
+    };
     for set in ["CapInh", "CapPrm", "CapEff", "CapBnd"] {
-        let (_, rest) = said.split_once(&format!("it printed: {set}:")).expect("a set of capabilities");
-        let rights = rest.lines().next().and_then(|word| u64::from_str_radix(word.trim(), 16).ok()).expect("a number");
-        // Nobody but root can take anything out of what may be gained by executing.
-        let left = if set == "CapBnd" && !is_root() { 0 } else { rights };
-        assert!(code == 13 && left & !(1 << 2 | 1 << 14) == 0, "{set}: {rights:#x}, {code}:\n{said}");
+        // Nobody but root can take anything out of what may be gained by executing; whoever it is, nothing is gained.
+        let left = if set == "CapBnd" && !is_root() { 0 } else { number(set) };
+        assert_eq!(left & !(1 << 2 | 1 << 14), 0, "{set}: {left:#x}");
     }
+    assert_eq!(number("NoNewPrivs"), 1);
 }
 
 fn is_root() -> bool {

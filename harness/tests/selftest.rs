@@ -2,11 +2,16 @@
 
 mod common;
 
+use std::sync::{Mutex, PoisonError};
+
 use common::{compiled, folder, graded, skipped};
 
 /// One after the other: some verdicts rest on times, and two graders at once would disturb each other.
+static ALONE: Mutex<()> = Mutex::new(());
+
 #[test]
 fn the_grader_judges_rightly() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     judge(&["redteam", "--device", "cpu"]);
     if std::env::var("SOLVE_SELFTEST").is_ok_and(|v| v == "full") {
         judge(&["mutants"]);
@@ -24,6 +29,7 @@ fn judge(arguments: &[&str]) {
 /// A wrong verdict is told, of a candidate that is honest and of a block that makes no difference.
 #[test]
 fn a_wrong_verdict_fails_the_grader() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = folder("wrong_verdict");
     for name in ["honest_plain", "control"] {
         compiled(name, "int nothing;\n", &folder);

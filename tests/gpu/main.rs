@@ -90,7 +90,9 @@ fn main() -> std::process::ExitCode {
         push("precision::blocks", precision::blocks);
         push("precision::quiet_blocks", precision::quiet_blocks);
         push("precision::shifted_rows", precision::shifted_rows);
-        push("precision::few_rows", precision::few_rows);
+        if arch == Arch::Sm90a {
+            push("precision::few_rows", precision::few_rows);
+        }
         push("precision::large_product", precision::large_product);
         push("precision::update", precision::update);
         push("precision::update_at_once", precision::update_at_once);

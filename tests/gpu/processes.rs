@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Instant;
 
 use cudarc::driver::sys;
+use solve::cuda::device::Device;
 use solve::cuda::driver::Driver;
 use solve::dims::D;
 use solve::error::SolveStatus;
@@ -47,10 +48,14 @@ fn run(task: &str, variables: &[(&str, &str)]) -> String {
     text
 }
 
-/// The first call of a process that already uses the GPU, module load included.
+/// The first call of a process that already uses the GPU, module load included. Kernels that are there as PTX alone the driver translates first ("Limits" in
+/// README.md), in 2 s and more.
 pub fn first_call() {
-    let seconds: f64 = run("first_call", &[]).trim().parse().expect("seconds");
-    assert!(seconds < 0.5, "the first call took {seconds} s");
+    let said = run("first_call", &[]);
+    let (seconds, is_ptx) = said.trim().split_once(' ').expect("seconds, and of what");
+    let seconds: f64 = seconds.parse().expect("seconds");
+    let limit = if is_ptx == "true" { 30.0 } else { 0.5 };
+    assert!(seconds < limit, "the first call took {seconds} s");
 }
 
 fn first_call_here() {
@@ -59,7 +64,10 @@ fn first_call_here() {
     solve(x.address(), x.address(), weights.address(), 1).expect("solve");
     // SAFETY: no arguments to get wrong.
     unsafe { ok(sys::cuCtxSynchronize()) };
-    println!("{:.3}", start.elapsed().as_secs_f64());
+    let seconds = start.elapsed().as_secs_f64();
+    let arch = Driver::get().and_then(|driver| driver.device(0)).expect("the device that served").arch;
+    let capability = Device::capability_of(0).expect("the device tells its capability");
+    println!("{seconds:.3} {}", arch.images(capability).any(|image| image.ptx));
 }
 
 /// `SOLVE_ARCH` picks the path, and a name that is none is an error.

@@ -2,6 +2,8 @@
 
 use clap::builder::RangedU64ValueParser;
 
+use crate::record::Tests;
+
 /// Lengths of sequences.
 #[derive(Clone, Debug)]
 pub struct Seqs(pub Vec<usize>);
@@ -58,10 +60,14 @@ pub fn percent(text: &str) -> Result<f64, String> {
     percent.ok_or_else(|| format!("{text:?} is no percentage from 0 on"))
 }
 
-/// Two counts.
-pub fn pair(text: &str) -> Result<(usize, usize), String> {
-    let pair = text.split_once(',').and_then(|(a, b)| Some((a.trim().parse().ok()?, b.trim().parse().ok()?)));
-    pair.ok_or_else(|| format!("{text:?} is not PASSED,FAILED"))
+/// How tests went.
+pub fn tests(text: &str) -> Result<Tests, String> {
+    let counts: Result<Vec<usize>, _> = text.split(',').map(|count| count.trim().parse()).collect();
+    match counts.as_deref() {
+        Ok(&[passed, failed]) => Ok(Tests { passed, failed, ignored: None }),
+        Ok(&[passed, failed, ignored]) => Ok(Tests { passed, failed, ignored: Some(ignored) }),
+        _ => Err(format!("{text:?} is not PASSED,FAILED or PASSED,FAILED,IGNORED")),
+    }
 }
 
 #[cfg(test)]
@@ -89,9 +95,10 @@ mod tests {
 
     #[test]
     fn results_of_tests_parse() {
-        assert_eq!(pair("138, 2"), Ok((138, 2)));
-        for bad in ["", "138", "138,", "a,2", "-1,2", "1,2,3"] {
-            assert!(pair(bad).is_err(), "{bad}");
+        assert_eq!(tests("138, 2"), Ok(Tests { passed: 138, failed: 2, ignored: None }));
+        assert_eq!(tests("138,2,0"), Ok(Tests { passed: 138, failed: 2, ignored: Some(0) }));
+        for bad in ["", "138", "138,", "a,2", "-1,2", "1,2,", "1,2,a", "1,2,3,4"] {
+            assert!(tests(bad).is_err(), "{bad}");
         }
     }
 }

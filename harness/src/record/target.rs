@@ -33,8 +33,7 @@ impl Target {
         let path = super::file(super::subject(machine), &folder);
         json::make_folder(&path)?;
         json::try_to_write(&path)?;
-        let gpu_tests = args.gpu_tests.map(|(passed, failed)| Tests { passed, failed });
-        Ok(Self { path, gpu_tests })
+        Ok(Self { path, gpu_tests: args.gpu_tests })
     }
 
     /// Fails where a library is not of this tree. One that does not load is for its grade to tell.
