@@ -125,10 +125,11 @@ pub fn common_place(spans: &[Span]) -> Result<Common, Error> {
                     second_place: place.to_string(),
                 });
             }
-            _ => {
+            (_, None) => {
                 (common.place, common.argument) = (place, span.argument);
                 decided = Some(span);
             }
+            _ => {}
         }
     }
     Ok(common)

@@ -491,8 +491,11 @@ pub fn second_device() {
     let context = enter(0);
     solve(x.address(), output.address(), weights.address(), seq_len).expect("solve on the second device");
     let block = Block::create(weights.address(), &options(|_| {})).expect("create on the second device");
-    assert_eq!(block.raw_forward(first.address(), first.address(), 1, 1), SolveStatus::MixedMemory);
-    assert_eq!(message(), "x is on device 0, but the block is on device 1");
+    for row in [0, 1] {
+        let output_at = first.address() + 4 * D * row;
+        assert_eq!(block.raw_forward(first.address(), output_at, 1, 1), SolveStatus::MixedMemory);
+        assert_eq!(message(), "x is on device 0, but the block is on device 1");
+    }
     assert!(solve(x.address(), first.address(), weights.address(), 1).is_err(), "two devices in one call");
     block.forward(&x, &x, 1, seq_len, ptr::null_mut()).expect("forward on the second device");
     let mut now = ptr::null_mut();
