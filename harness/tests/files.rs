@@ -127,10 +127,11 @@ fn a_record_of_another_library_is_refused_at_once() {
     let folder = folder("record");
     let source = "const char* solve_build_id(void) { return \"ab\"; }\n\
         void solve(const float* x, float* output, const float* weights, int seq_len) {}\n";
+    let source = [HANDLE, source].concat();
     let to = folder.join("records");
     let to = to.to_str().expect("a path in UTF-8");
     for (library, words) in [
-        (&compiled("other", source, &folder), "(build ab) is not of this tree"),
+        (&compiled("other", &source, &folder), "(build ab) is not of this tree"),
         (&candidate("honest_plain", &folder), "needs a library with a build id"),
     ] {
         let (code, said) = graded(&[library, "--device", "cpu", "--record", "--record-to", to]);
