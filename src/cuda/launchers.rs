@@ -1,7 +1,8 @@
 //! Who launches grids on a device, and on which streams. While that is one stream, grids of this library come one after the other, and a kernel whose blocks
 //! wait for others needs no cooperative launch (`Kernel::is_resident`).
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
 use super::device::Device;
@@ -11,6 +12,9 @@ use super::launch::number_of;
 use super::memory::wait;
 use crate::error::Error;
 use crate::options::Stream;
+
+/// After so many calls in a row on one stream it is looked whether others still have any.
+const ROW: u32 = 64;
 
 /// The workspaces of a device, each of which runs its calls one after the other; and under MPS other processes.
 pub struct Launchers(RwLock<State>);
@@ -25,6 +29,9 @@ struct State {
     /// Behind what was enqueued before there were many streams.
     settled: Option<Event>,
     settling: AtomicBool,
+    row: Row,
+    /// There were many streams, and is one again. Only once: who then comes on another waits for what that one has enqueued.
+    came_back: bool,
     /// Events behind the latest calls.
     ends: Vec<Weak<Event>>,
     latest: Latest,
@@ -48,6 +55,12 @@ enum Streams {
     Many,
 }
 
+/// The latest calls on one stream. Of calls that are enqueued at once it may count some wrongly, so it is a hint.
+struct Row {
+    stream: AtomicU64,
+    calls: AtomicU32,
+}
+
 /// The mark behind a launcher's latest call.
 #[derive(Clone, Copy)]
 pub struct End<'a> {
@@ -67,6 +80,8 @@ impl Launchers {
             streams: Streams::None,
             settled: None,
             settling: AtomicBool::new(false),
+            row: Row { stream: AtomicU64::new(u64::MAX), calls: AtomicU32::new(0) },
+            came_back: false,
             ends: Vec::new(),
             latest: Latest::none(),
         }))
@@ -106,11 +121,12 @@ impl Launchers {
         let state = self.read();
         // One launcher may come on any stream.
         let number = if state.count == 1 { 0 } else { number_of(stream)? };
-        if state.expects(number) {
+        if state.expects(number) && !state.ends_row(number) {
             return state.enqueue(number, stream, end, call);
         }
         drop(state);
         let mut state = self.write();
+        state.come_back_to(number, ptr::from_ref(end.event));
         let before = state.streams;
         if state.meet(number) {
             if let Err(error) = state.settle(stream) {
@@ -170,11 +186,32 @@ impl State {
         self.count += 1;
         self.streams = if self.captured { Streams::Many } else { Streams::None };
         *self.settling.get_mut() = false;
+        self.came_back = false;
     }
 
     /// Whether a call on this stream changes nothing.
     fn expects(&self, number: u64) -> bool {
         self.count == 1 || self.streams == Streams::Many || self.streams == Streams::One(number)
+    }
+
+    /// Whether there are many streams, of which all but one could be let go.
+    fn may_come_back(&self) -> bool {
+        let useful = self.count > 1 && !self.others && !self.captured;
+        useful && self.streams == Streams::Many && !self.came_back
+    }
+
+    /// A call on this stream follows. Returns whether it is to be looked if the others can be let go.
+    fn ends_row(&self, number: u64) -> bool {
+        self.may_come_back() && self.row.add(number).is_multiple_of(ROW)
+    }
+
+    /// Lets them go if no launcher but the one of this event, whose calls come one after the other, has a call that is still running.
+    fn come_back_to(&mut self, number: u64, own: *const Event) {
+        let has_ended = |end: &Weak<Event>| end.as_ptr() == own || end.upgrade().is_none_or(|end| end.is_done());
+        if self.may_come_back() && self.row.has_lasted(number) && self.ends.iter().all(has_ended) {
+            self.streams = Streams::One(number);
+            self.came_back = true;
+        }
     }
 
     /// A call on this stream follows. Returns whether it must wait for those that expected no other stream.
@@ -226,6 +263,21 @@ impl State {
     }
 }
 
+impl Row {
+    /// One more call on a stream. Returns how many they are now.
+    fn add(&self, number: u64) -> u32 {
+        if self.stream.swap(number, Ordering::Relaxed) == number {
+            return self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        }
+        self.calls.store(1, Ordering::Relaxed);
+        1
+    }
+
+    fn has_lasted(&self, number: u64) -> bool {
+        self.stream.load(Ordering::Relaxed) == number && self.calls.load(Ordering::Relaxed) >= ROW
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -233,6 +285,9 @@ mod tests {
     /// A call on this stream: whether it is alone.
     fn call(launchers: &Launchers, number: u64) -> bool {
         let mut state = launchers.write();
+        if state.ends_row(number) {
+            state.come_back_to(number, ptr::null());
+        }
         state.meet(number);
         state.is_alone(number)
     }
@@ -268,6 +323,31 @@ mod tests {
         assert!(!launchers.write().meet(7));
         assert!(launchers.write().meet(8));
         assert!(!launchers.write().meet(9), "8 has waited");
+    }
+
+    #[test]
+    fn a_row_of_calls_on_one_stream_lets_go_of_the_others_once() {
+        let launchers = of(2);
+        (6..8).for_each(|number| assert_eq!(call(&launchers, number), number == 6));
+        let row = |number| (0..ROW).map(|_| call(&launchers, number)).collect::<Vec<_>>();
+        assert!(row(8).iter().rev().skip(1).all(|alone| !alone), "before the row is full");
+        assert!(row(8).iter().all(|alone| *alone), "behind a full row");
+        assert!(!call(&launchers, 9), "beside 8");
+        row(8);
+        assert!(!call(&launchers, 8), "it was let go of once");
+        launchers.write().join();
+        row(7);
+        call(&launchers, 8);
+        (0..ROW).for_each(|_| (7..9).for_each(|number| assert!(!call(&launchers, number), "in turn")));
+        row(8);
+        assert!(call(&launchers, 8), "who joined begins anew");
+    }
+
+    #[test]
+    fn where_others_may_run_no_row_is_alone() {
+        let launchers = of(2);
+        launchers.capture();
+        (0..2 * ROW).for_each(|_| assert!(!call(&launchers, 7)));
     }
 
     #[test]
