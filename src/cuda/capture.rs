@@ -20,9 +20,13 @@ pub fn is_capturing(stream: Stream) -> Result<bool, Error> {
     Ok(status != sys::CUstreamCaptureStatus_enum::CU_STREAM_CAPTURE_STATUS_NONE)
 }
 
-/// The latest call of a block that went into a graph. Streams of one capture that fork know nothing of each other, so the block's next call is told to follow.
+/// Captures under way of which a block knows its latest call: of more, those it served the longest ago are forgotten.
+const KEPT: usize = 16;
+
+/// The latest call of a block in each capture, the latest of all first. Streams of one capture that fork know nothing of each other, so the block's next call
+/// is told to follow.
 #[derive(Default)]
-pub struct Latest(Option<End>);
+pub struct Latest(Vec<End>);
 
 struct End {
     /// The capture's number.
@@ -32,23 +36,25 @@ struct End {
 }
 
 impl Latest {
-    /// What is enqueued on the stream from now on runs after it, if it is in the same graph.
+    /// What is enqueued on the stream from now on runs after the latest call in the same graph.
     pub fn precede(&self, stream: Stream) -> Result<(), Error> {
-        match &self.0 {
-            Some(end) if end.stream == stream && stream != Stream::PER_THREAD => Ok(()),
-            Some(end) if end.capture == info(stream)?.0 => end.event.precede(stream),
+        let capture = info(stream)?.0;
+        match self.0.iter().find(|end| end.capture == capture) {
+            Some(end) if end.stream != stream || stream == Stream::PER_THREAD => end.event.precede(stream),
             _ => Ok(()),
         }
     }
 
     /// It ends here now.
     pub fn end(&mut self, device: &'static Device, stream: Stream) -> Result<(), Error> {
-        let event = match self.0.take() {
-            Some(end) => end.event,
+        let capture = info(stream)?.0;
+        let place = self.0.iter().position(|end| end.capture == capture).or((self.0.len() == KEPT).then_some(KEPT - 1));
+        let event = match place {
+            Some(place) => self.0.remove(place).event,
             None => Event::new(device)?,
         };
         event.record(stream)?;
-        self.0 = Some(End { capture: info(stream)?.0, stream, event });
+        self.0.insert(0, End { capture, stream, event });
         Ok(())
     }
 }

@@ -92,7 +92,7 @@ pub struct Common {
     pub argument: &'static str,
     /// Some of it is managed, so the host may look at it after the call.
     pub managed: bool,
-    /// The current context's device may use all of it. Else its own still may: [`check_access`] there.
+    /// It is known that the device may use all of it: its context is current. Else it still may: [`check_access`] there.
     pub usable: bool,
 }
 
@@ -132,7 +132,18 @@ pub fn common_place(spans: &[Span]) -> Result<Common, Error> {
             _ => {}
         }
     }
+    if let Place::Device(ordinal) | Place::Managed(ordinal) = common.place {
+        common.usable &= current_device() == Some(ordinal);
+    }
     Ok(common)
+}
+
+/// The current context's, if there is one.
+fn current_device() -> Option<usize> {
+    let mut device = 0;
+    // SAFETY: writes one number.
+    let result = unsafe { sys::cuCtxGetDevice(&mut device) };
+    check("cuCtxGetDevice", result).ok().and_then(|()| usize::try_from(device).ok())
 }
 
 /// What one call asks of the driver. Memory that it does not know leaves everything at zero.

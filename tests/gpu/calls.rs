@@ -14,7 +14,7 @@ use solve::weights::WEIGHTS_LEN;
 
 use super::api::{Block, message, options, solve};
 use super::common::{Random, check_block, reference, weights};
-use super::rig::{Captured, GUARD, Kind, Memory, OwnStream, PIECE, enter, free_bytes, ok};
+use super::rig::{Captured, GUARD, Kind, Memory, OwnStream, PIECE, enter, free_bytes, make_writable_from, ok};
 
 /// Device, mapped, managed, pinned and pageable memory give the same result, and the host sees it on return where it can look.
 pub fn memory_kinds() {
@@ -427,11 +427,13 @@ pub fn captured_in_turn() {
     events.iter().for_each(|&event| unsafe { ok(sys::cuEventDestroy_v2(event)) });
 }
 
-/// Calls of one block on streams of a capture that fork: the block has them one after the other all the same, and an update in its place.
+/// Calls of one block on streams of a capture that fork: the block has them one after the other all the same, and an update in its place, also where another
+/// capture takes a call of it meanwhile.
 pub fn captured_side_by_side() {
     let host_weights = [33u64, 34].map(weights);
     let others = Memory::of(&host_weights[1]);
-    let (stream, side, mut event) = (OwnStream::new(), OwnStream::new(), ptr::null_mut());
+    let (stream, side, elsewhere) = (OwnStream::new(), OwnStream::new(), OwnStream::new());
+    let mut event = ptr::null_mut();
     // SAFETY: writes one event, destroyed below.
     unsafe { ok(sys::cuEventCreate(&mut event, sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32)) };
     let follow = |of: &OwnStream, by: &OwnStream| {
@@ -446,15 +448,30 @@ pub fn captured_side_by_side() {
         let inputs = [1u64, 2, 3, 4].map(|seed| Random::new(seed).uniforms(rows * D));
         let xs = inputs.each_ref().map(|input| Memory::of(input));
         let outputs = [(); 4].map(|()| Memory::poisoned(rows * D));
+        let capture_elsewhere = || {
+            let mut other = ptr::null_mut();
+            // SAFETY: one capture on a stream of this thread; its graph is run by nobody.
+            unsafe {
+                ok(sys::cuStreamBeginCapture_v2(
+                    elsewhere.0,
+                    sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_GLOBAL,
+                ));
+                block.forward(&xs[0], &outputs[0], 1, rows, elsewhere.0).expect("forward in another capture");
+                ok(sys::cuStreamEndCapture(elsewhere.0, &mut other));
+                ok(sys::cuGraphDestroy(other));
+            }
+        };
         let graph = Captured::new(&stream, || {
             let call = |index: usize, on: &OwnStream| {
                 block.forward(&xs[index], &outputs[index], 1, rows, on.0).expect("forward");
             };
             follow(&stream, &side);
             call(0, &stream);
+            capture_elsewhere();
             call(1, &side);
             call(2, &stream);
             block.update(others.address(), side.0).expect("update");
+            capture_elsewhere();
             call(3, &stream);
             follow(&side, &stream);
         });
@@ -481,6 +498,21 @@ pub fn handle_on_host_memory() {
     let status = block.raw_forward(host_x.as_ptr().addr(), output.as_mut_ptr().addr(), batch, seq_len);
     assert_eq!(status, SolveStatus::Ok, "{}", message());
     check_block(&output, &reference(&host_x, &host_weights, batch, seq_len, false), "host memory");
+}
+
+/// What another GPU may write, and is current, the memory's own may not.
+pub fn writable_from_another_device() {
+    let (rows, host_weights) = (33, weights(32));
+    let (x, weights) = (Memory::of(&Random::new(32).uniforms(rows * D)), Memory::of(&host_weights));
+    let output = Memory::new(Kind::Mapped, rows * D, 0);
+    make_writable_from(1, &output);
+    let block = Block::create(weights.address(), &options(|_| {})).expect("create");
+    enter(1);
+    let (status, sentence) = solve(x.address(), output.address(), weights.address(), rows).expect_err("solve");
+    assert_eq!(status, SolveStatus::BadPointer, "{sentence}");
+    assert_eq!(block.raw_forward(x.address(), output.address(), 1, rows), SolveStatus::BadPointer);
+    assert!(message().contains("output at") && message().contains("not writable"), "{}", message());
+    enter(0);
 }
 
 /// A second GPU serves its own memory while the first is current; a block refuses memory of another GPU.

@@ -137,8 +137,11 @@ fn main() -> std::process::ExitCode {
         ("processes::reset", processes::reset),
     ];
     trials.extend(plain.into_iter().map(|(name, test)| trial(name.into(), || None, test)));
-    let one_gpu = || (rig::driver().map_or(0, Driver::count) < 2).then(|| "this machine has one GPU".into());
+    let one_gpu = || (rig::driver().map_or(0, Driver::count) < 2).then(|| "this machine has one GPU".to_string());
+    let no_peers =
+        move || one_gpu().or_else(|| (!rig::are_peers(1, 0)).then(|| "device 1 cannot reach device 0".into()));
     trials.push(trial("calls::second_device".into(), one_gpu, calls::second_device));
+    trials.push(trial("calls::writable_from_another_device".into(), no_peers, calls::writable_from_another_device));
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 

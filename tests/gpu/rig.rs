@@ -215,11 +215,28 @@ fn map(bytes: usize) -> u64 {
     base
 }
 
+/// Whether one GPU can use another's memory.
+pub fn are_peers(device: i32, other: i32) -> bool {
+    let mut can = 0;
+    // SAFETY: writes one number.
+    unsafe { ok(sys::cuDeviceCanAccessPeer(&mut can, device, other)) };
+    can != 0
+}
+
 /// Lets the GPU read mapped memory, but not write it.
 pub fn make_read_only(memory: &Memory) {
+    set_access(memory, 0, sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READ);
+}
+
+/// The same, and another GPU may write it.
+pub fn make_writable_from(device: i32, memory: &Memory) {
+    make_read_only(memory);
+    set_access(memory, device, sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+}
+
+fn set_access(memory: &Memory, device: i32, flags: sys::CUmemAccess_flags) {
     let (base, bytes) = (memory.base, Memory::bytes(memory.floats, memory.offset).next_multiple_of(PIECE));
-    let location = sys::CUmemLocation { type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: 0 };
-    let flags = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READ;
+    let location = sys::CUmemLocation { type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: device };
     // SAFETY: mapped by `map`, all of it.
     unsafe { ok(sys::cuMemSetAccess(base, bytes, &sys::CUmemAccessDesc { location, flags }, 1)) };
 }
