@@ -130,7 +130,9 @@ struct FewWeights {
           MmaSm80::mma(large[j], hi, right(0), right(1));
         }
       }
-      const auto sum = [&](int j, int i) { return (large[j][i] + small[j][i]) * back * inverse_scale; };
+      // The smaller factor first: by the larger one alone a sum could leave fp32.
+      const float first = fminf(back, inverse_scale), second = fmaxf(back, inverse_scale);
+      const auto sum = [&](int j, int i) { return (large[j][i] + small[j][i]) * first * second; };
 #pragma unroll
       for (int j = 0; j < UNIT_TILES; j++)
 #pragma unroll

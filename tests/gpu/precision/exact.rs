@@ -123,7 +123,7 @@ pub fn exact_repeats(arch: Arch) {
 }
 
 /// Weights of which some are far from others, so that one scale would not do for both.
-const UNEVEN: [(&str, Change); 3] = [
+const UNEVEN: [(&str, Change); 4] = [
     ("slabs of 0", |w| {
         w[W_QKV.offset..][..W_QKV.len].chunks_mut(QKV).for_each(|row| row[..64].fill(0.0));
         w[W_FC.offset..][..W_FC.len].chunks_mut(FFN).for_each(|row| row[..32].fill(0.0));
@@ -135,6 +135,12 @@ const UNEVEN: [(&str, Change); 3] = [
         scale(w, B_QKV.offset + 2 * D, D, 0.0);
         scale(w, W_ATTN.offset, W_ATTN.len, 1e6);
     }),
+    // With keys of 0, all tokens weigh the same.
+    ("gamma1 of 1e35 beside W_qkv of 1e-24", |w| {
+        scale_named(w, "gamma1", 1e35);
+        scale(w, W_QKV.offset, W_QKV.len, 5e-23);
+        w[W_QKV.offset..][..W_QKV.len].chunks_mut(QKV).for_each(|row| row[D..2 * D].fill(0.0));
+    }),
 ];
 
 /// Exact gives each its own scale, and the rows behind the last one have no say in that.
@@ -144,7 +150,7 @@ pub fn exact_on_uneven_weights(arch: Arch) {
         change(&mut host_weights);
         let weights = Memory::of(&host_weights);
         let [exact, auto] = [Exact, Auto].map(|precision| prepared(arch, &weights, precision, false, 300));
-        for seq_len in [8, 40, 65, 200, 300] {
+        for seq_len in [8, 12, 16, 30, 40, 65, 200, 300] {
             let x = Random::new(seq_len as u64).uniforms(seq_len * D);
             let wanted = oracle::block(&x, &host_weights, false);
             for (name, got) in [
