@@ -12,10 +12,10 @@ struct LayernormRow {
   static constexpr int PIECES = D / 128;
   float4 v[PIECES];
 
-  // `x` is aligned
+  // `x` is aligned. In a caller's graph the kernel that writes it may still run when this one begins, so it is not read by __ldg.
   __device__ __forceinline__ void load(const float* x) {
 #pragma unroll
-    for (int i = 0; i < PIECES; i++) v[i] = __ldg(reinterpret_cast<const float4*>(x) + 32 * i + threadIdx.x % 32);
+    for (int i = 0; i < PIECES; i++) v[i] = reinterpret_cast<const float4*>(x)[32 * i + threadIdx.x % 32];
   }
 
   __device__ __forceinline__ void store(float* to) const {
