@@ -15,6 +15,7 @@ use solve::cuda::block::Shape;
 use solve::cuda::hopper::plan::{
     Chip, FEW_ROWS, Gemm, Kernel, Launch, forward, is_few, prepare, qkv_attention, shared, shared_bytes,
 };
+use solve::cuda::launch::Residency;
 use solve::precision::SolvePrecision;
 
 /// Slices of an H100, H100 PCIe with fewer SMs, H100 PCIe, H100 SXM and H200, GH100 in full.
@@ -139,19 +140,22 @@ fn a_launch_asks_for_the_shared_memory_that_its_kernel_was_given() {
 
 #[test]
 fn a_grid_that_waits_for_itself_fits_the_chip() {
+    let waiting = [Residency::Cooperative, Residency::Foremost(-5)];
     for (sms, shape, plan) in plans() {
         for launch in &plan {
             // Of a projection only the blocks of a row wait for each other, and those that cast for none.
             let (resident, most) = match launch.kernel {
-                Kernel::Few { .. } | Kernel::FewInFp32 { .. } => ([true, true], sms),
-                Kernel::AttentionProj { .. } => ([true, false], 4 * chip(sms).clusters[1]),
-                Kernel::Gemm { gemm: Gemm::AttnProj, .. } => ([true, false], sms),
+                Kernel::Few { .. } | Kernel::FewInFp32 { .. } => ([Residency::Cooperative; 2], sms),
+                Kernel::AttentionProj { .. } => (waiting, 4 * chip(sms).clusters[1]),
+                Kernel::Gemm { gemm: Gemm::AttnProj, .. } => (waiting, sms),
                 // The blocks of a cluster wait for each other, and those that cast for the others, which start before them.
-                Kernel::QkvAttention { form } => ([false, false], qkv_attention::BLOCKS[form] * chip(sms).heads[form]),
-                _ => ([false, false], usize::MAX),
+                Kernel::QkvAttention { form } => {
+                    ([Residency::Any; 2], qkv_attention::BLOCKS[form] * chip(sms).heads[form])
+                }
+                _ => ([Residency::Any; 2], usize::MAX),
             };
             let blocks: u32 = launch.grid.iter().product();
-            assert_eq!([false, true].map(|alone| launch.kernel.is_resident(alone)), resident, "{launch:?}");
+            assert_eq!(waiting.map(|waiting| launch.kernel.residency(waiting)), resident, "{launch:?}");
             assert!(blocks as usize <= most, "{shape:?} on {sms}: {launch:?}");
         }
     }

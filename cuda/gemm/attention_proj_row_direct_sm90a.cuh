@@ -71,7 +71,7 @@ struct AttentionProjRow {
     if (there) {
 #pragma unroll
       for (int i = 0; i < PIECES; i++) *reinterpret_cast<float4*>(args.x1 + static_cast<size_t>(row) * D + column + i * A::WIDE) = v[i];
-      await_statistics(statistics + place, 0, part);
+      await_statistics(statistics + place, 0, part, args.alarms);
     }
     __syncwarp();
     const float whole = sum_8(part[0][0].x) * (1.f / A::N_TILES), off = part[0][0].x - whole;

@@ -5,7 +5,8 @@
    on their way for longer than the exchange takes (solve() at 256 rows -0.2, at 512 to 1025 -0.2 to -1.0, H200). Chan's formula combines the statistics, always
    in the same order.
    h may be the memory of A: a row is written after all that read it have given its statistics.
-   The blocks of a row must be resident together: they are neighbours in the grid, and blocks start in order, so N_TILES free multiprocessors are enough. */
+   The blocks of a row must be resident together: they are neighbours in the grid, and blocks start in order, so N_TILES free multiprocessors are enough, if
+   nothing keeps the rest out (await_statistics). */
 #pragma once
 #include "common/reduce.cuh"
 #include "dims.h"
@@ -32,11 +33,12 @@ struct NormEpilogue : GemmEpilogue {
 
   const CUtensorMap *x1, *h;
   NormArgs args;
+  unsigned* alarms;
   Boxes boxes;
   uint32_t vectors, vectors_full;
 
-  __device__ NormEpilogue(const CUtensorMap* x1, const CUtensorMap* h, const NormArgs& args)
-      : x1(x1), h(h), args(args) {}
+  __device__ NormEpilogue(const CUtensorMap* x1, const CUtensorMap* h, const NormArgs& args, unsigned* alarms)
+      : x1(x1), h(h), args(args), alarms(alarms) {}
   __device__ void at(uint32_t memory, uint32_t barriers, int) {
     boxes.lie(memory);
     vectors = memory + Boxes::BYTES;
@@ -113,7 +115,7 @@ struct NormEpilogue : GemmEpilogue {
     const int first = threadIdx.x % 4 * PART;
     const bool mine = first < TILES;
     float2 s[2][PART];
-    await_statistics(args.statistics + static_cast<size_t>(row) * TILES + (mine ? first : 0), 8 * TILES, s);
+    await_statistics(args.statistics + static_cast<size_t>(row) * TILES + (mine ? first : 0), 8 * TILES, s, alarms);
 #pragma unroll
     for (int u = 0; u < 2; u++) {
       float mean = 0.f, spread = 0.f;

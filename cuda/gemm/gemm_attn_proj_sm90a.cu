@@ -23,7 +23,7 @@ struct AttnProjArgs {
       cast_role<Shape::THREADS, CAST_STAGES>(args.cast, shared_base(), blockIdx.x - args.gemm_blocks, gridDim.x - args.gemm_blocks);           \
       return;                                                                                                                                  \
     }                                                                                                                                          \
-    gemm<Shape>(&a, &b, Epilogue(&x1, &h, args.norm), args.norm.rows, blockIdx.x, args.gemm_blocks, args.early);                               \
+    gemm<Shape>(&a, &b, Epilogue(&x1, &h, args.norm, args.cast.alarms), args.norm.rows, blockIdx.x, args.gemm_blocks, args.early);             \
   }
 
 GEMM_ATTN_PROJ(64, 96, 8)

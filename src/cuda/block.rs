@@ -5,7 +5,7 @@ use super::arch::Arch;
 use super::device::Device;
 use super::exact::Behind;
 use super::exact::sleep::{Sleep, Waker};
-use super::launch::{Edge, Step};
+use super::launch::{Edge, Residency, Step};
 use super::workspace::Parts;
 use super::{exact, hopper, portable};
 use crate::dims::{D, FFN, QKV};
@@ -175,7 +175,7 @@ pub fn forward(device: &Device, shape: Shape, buffers: &Buffers, alone: bool) ->
             let plan = portable::plan::forward(device.arch, device.sms, shape);
             (portable::block::steps(kernels, &plan, buffers), Behind::Anything)
         }
-        Kernels::Hopper(kernels) => hopper::block::forward(kernels, shape, buffers, alone)?,
+        Kernels::Hopper(kernels) => hopper::block::forward(kernels, shape, buffers, waiting(&shape, alone))?,
     };
     if !shape.guarded {
         return Ok(steps);
@@ -188,6 +188,13 @@ pub fn forward(device: &Device, shape: Shape, buffers: &Buffers, alone: bool) ->
         _ => steps.push(exact),
     }
     Ok(steps)
+}
+
+/// How blocks that wait for others of their rows come together. Beside nothing else of this library their predecessors end, and their successors start when
+/// all of them have started. Then a plain launch, which saves up to 1.7 us, will do where the call can be computed again: others' cooperative grids that wait
+/// for their turn may keep out the last of these blocks, and the first then leave (cuda/gemm/statistics_sm90a.cuh).
+fn waiting(shape: &Shape, alone: bool) -> Residency {
+    if alone && shape.guarded && !shape.prepared { Residency::Any } else { Residency::Cooperative }
 }
 
 /// The steps of one forward in a graph of the caller's, where it may begin while what comes before it ends.

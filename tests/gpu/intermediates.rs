@@ -14,7 +14,7 @@ use solve::cuda::hopper::plan::{
     ATTENTION, AttentionForm, Chip, FLAG_BYTES, Gemm, Kernel, Launch, SHORT, UNDEALT_ROWS, attention_forms,
     attention_in, forward, product,
 };
-use solve::cuda::launch::Step;
+use solve::cuda::launch::{Residency, Step};
 use solve::cuda::memory::copy_in;
 use solve::cuda::workspace::{Parts, Purpose, Workspace, packed, vectors};
 use solve::dims::{D, FFN, HEADS, QKV};
@@ -106,7 +106,7 @@ pub fn hopper_forms(arch: Arch) {
                 replaced += 1;
             }
             assert!(replaced > 0, "launches of another form, {shape:?}");
-            Ok((hopper::block::steps(kernels, &launches, shape, buffers, true)?, launches))
+            Ok((hopper::block::steps(kernels, &launches, shape, buffers, Residency::Any)?, launches))
         });
     };
     let of = |seq_len: usize| {
@@ -185,7 +185,7 @@ pub fn fewer_multiprocessors(arch: Arch) {
             Shape { batch: 1, seq_len, causal: false, prepared: false, precision, guarded: true, rescued: false };
         check(arch, shape, &weights, &host_weights, |_, buffers| {
             let launches = forward(chip, shape, true);
-            Ok((hopper::block::steps(kernels, &launches, shape, buffers, true)?, launches))
+            Ok((hopper::block::steps(kernels, &launches, shape, buffers, Residency::Any)?, launches))
         });
     }
 }

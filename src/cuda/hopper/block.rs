@@ -22,14 +22,19 @@ use crate::precision::SolvePrecision;
 use crate::weights::{B_ATTN, B_QKV, W_ATTN, W_FC, W_PROJ, W_QKV};
 
 /// The steps of one forward, and what whoever judges its result comes behind.
-pub fn forward(kernels: &Kernels, shape: Shape, buffers: &Buffers, alone: bool) -> Result<(Vec<Step>, Behind), Error> {
+pub fn forward(
+    kernels: &Kernels,
+    shape: Shape,
+    buffers: &Buffers,
+    waiting: Residency,
+) -> Result<(Vec<Step>, Behind), Error> {
     let launches = plan::forward(kernels.chip, shape, buffers.weights.is_multiple_of(16));
     let behind = match launches.last() {
         Some(Launch { kernel: Kernel::Few { .. }, .. }) if plan::judges_itself(&shape) => Behind::Itself,
         Some(last @ Launch { kernel: Kernel::Direct { .. }, .. }) => Behind::Watching(direct::watchers(last)),
         _ => Behind::Settled,
     };
-    Ok((steps(kernels, &launches, shape, buffers, alone)?, behind))
+    Ok((steps(kernels, &launches, shape, buffers, waiting)?, behind))
 }
 
 /// The steps of these launches.
@@ -38,9 +43,9 @@ pub fn steps(
     launches: &[Launch],
     shape: Shape,
     buffers: &Buffers,
-    alone: bool,
+    waiting: Residency,
 ) -> Result<Vec<Step>, Error> {
-    let call = Call::new(shape, buffers, launches, alone);
+    let call = Call::new(shape, buffers, launches, waiting);
     launches.iter().map(|launch| call.step(kernels, launch)).collect()
 }
 
@@ -51,7 +56,7 @@ pub fn prepare(kernels: &Kernels, buffers: &Buffers) -> Result<Vec<Step>, Error>
         Shape { batch: 0, seq_len: 0, causal: false, prepared: false, precision, guarded: false, rescued: false };
     let launches = plan::prepare();
     let packed = Packed::kept(&buffers.parts);
-    let call = Call { alarms: 0, packed, ..Call::new(shape, buffers, &launches, false) };
+    let call = Call { alarms: 0, packed, ..Call::new(shape, buffers, &launches, Residency::Cooperative) };
     let wanted =
         |launch: &&Launch| matches!(launch.kernel, Kernel::FewPrepare | Kernel::FewMerge) || buffers.parts.packed != 0;
     launches.iter().filter(wanted).map(|launch| call.step(kernels, launch)).collect()
@@ -72,8 +77,8 @@ struct Call<'a> {
     attn_early: bool,
     /// Rows of W_proj that are cast before FC begins
     proj_rows: usize,
-    /// Whether no other grids of this library run beside these
-    alone: bool,
+    /// How blocks of the attention projection come together
+    waiting: Residency,
     /// Whether QKV and attention are one kernel, whose output lies where Q would
     fused: bool,
     /// Where QKV tells attention how long its queries and keys are, or 0
@@ -81,7 +86,7 @@ struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    fn new(shape: Shape, buffers: &'a Buffers, launches: &[Launch], alone: bool) -> Self {
+    fn new(shape: Shape, buffers: &'a Buffers, launches: &[Launch], waiting: Residency) -> Self {
         let any = |has: fn(&Launch) -> bool| launches.iter().any(has);
         let row_tiles = launches.iter().find_map(|launch| match launch.kernel {
             Kernel::Gemm { gemm: Gemm::AttnProj, tile } => Some(D / product::tiles(Gemm::AttnProj)[tile].n),
@@ -107,7 +112,7 @@ impl<'a> Call<'a> {
             apart: apart.unwrap_or(0) as u32,
             attn_early: shape.prepared || fused || attention_casts_others,
             proj_rows: plan::proj_rows_before_fc(launches),
-            alone,
+            waiting,
             fused,
             longest_rows: if lengths { buffers.parts.longest_rows } else { 0 },
         }
@@ -122,7 +127,7 @@ impl<'a> Call<'a> {
             shared: launch.shared,
             pairs: plan::starts_in_pairs(launch, self.shape.rows()),
             edge: if launch.kernel.comes_first() { Edge::Full } else { Edge::Programmatic },
-            residency: if launch.kernel.is_resident(self.alone) { Residency::Cooperative } else { Residency::Any },
+            residency: launch.kernel.residency(self.waiting),
             arguments: self.arguments(launch)?,
         })
     }

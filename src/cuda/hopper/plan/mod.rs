@@ -19,6 +19,7 @@ use std::ops::Range;
 
 pub use crate::cuda::block::Gemm;
 use crate::cuda::block::Shape;
+use crate::cuda::launch::Residency;
 use crate::dims::{D, FFN, QKV};
 pub use attention::{
     ATTENTION, AttentionForm, DEALT_KEYS, Dealing, FLAG_BYTES, MOST_SHARES, PART_BYTES, SHORT, UNDEALT_ROWS,
@@ -77,16 +78,14 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    /// Whether its blocks wait for others of the grid, so that it is launched cooperatively, all of it or nothing: half of it could wait for ever for
-    /// places that half of another stream's has. In the attention projection they wait for others of their rows. While it is `alone`, nothing keeps those out:
-    /// its predecessors end, and its successors start when all of it has started. A plain launch saves it up to a microsecond then. But a cooperative grid that
-    /// waits for its turn does keep them out: then nobody may wait for a place halfway.
+    /// Where its blocks wait for others of the grid, it is launched cooperatively, all of it or nothing: half of it could wait for ever for places that half
+    /// of another stream's has. In the attention projection they wait for others of their rows, and come together as `waiting` says.
     #[must_use]
-    pub fn is_resident(self, alone: bool) -> bool {
+    pub fn residency(self, waiting: Residency) -> Residency {
         match self {
-            Self::Few { .. } | Self::FewInFp32 { .. } => true,
-            Self::AttentionProj { .. } | Self::Gemm { gemm: Gemm::AttnProj, .. } => !alone,
-            _ => false,
+            Self::Few { .. } | Self::FewInFp32 { .. } => Residency::Cooperative,
+            Self::AttentionProj { .. } | Self::Gemm { gemm: Gemm::AttnProj, .. } => waiting,
+            _ => Residency::Any,
         }
     }
 
