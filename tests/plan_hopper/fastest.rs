@@ -1,19 +1,23 @@
 //! Every compiled form is chosen somewhere, and on an H200 the one that was measured to be the fastest.
 
+use solve::cuda::arch::Arch;
 use solve::cuda::block::Shape;
 use solve::cuda::hopper::kernels::symbol;
 use solve::cuda::hopper::plan::{
-    ATTENTION_PROJ, Chip, FEW_IN_FP32, FEW_ROWS, FewWeights, Gemm, Kernel, Launch, attention_forms, direct, forward,
-    product, qkv_attention, shared,
+    ATTENTION_PROJ, Chip, FEW_IN_FP32, FEW_ROWS, FewWeights, Gemm, Kernel, Launch, SHORT, attention_forms, direct,
+    forward, product, qkv_attention, shared,
 };
 use solve::precision::SolvePrecision;
 
-use super::chip;
+use super::{SMS, chip, short_sequences};
 
 /// Every tile and form that is compiled is the choice for some call on some chip.
 #[test]
 fn every_form_is_chosen_somewhere() {
     let mut chosen = std::collections::HashSet::new();
+    let mut choose = |sms, shape, aligned| {
+        chosen.extend(forward(chip(sms), shape, aligned).into_iter().map(|launch| launch.kernel));
+    };
     let rows = (1..4300).chain((4300..40_000).step_by(97)).chain([65_536, 131_072, 1 << 20]);
     for seq_len in rows {
         for sms in 78..=144 {
@@ -24,10 +28,18 @@ fn every_form_is_chosen_somewhere() {
                 // Some of the few rows are sequences of one token.
                 let (batch, seq_len) = if seq_len <= FEW_ROWS && causal { (seq_len, 1) } else { (1, seq_len) };
                 let shape = Shape { batch, seq_len, causal, prepared, precision, guarded: true, rescued: false };
-                let launches = forward(chip(sms), shape, (seq_len + sms) % 2 == 0);
-                chosen.extend(launches.into_iter().map(|launch| launch.kernel));
+                choose(sms, shape, (seq_len + sms) % 2 == 0);
             }
         }
+    }
+    for shape in short_sequences() {
+        choose(132, shape, true);
+    }
+    // A handle's attention and projection are two kernels at up to 64 rows only where one of both does not fit: in a share of a GPU.
+    for sms in Arch::Sm90a.fewest_sms()..SMS[1] {
+        let precision = SolvePrecision::Fast;
+        let (batch, seq_len, causal, prepared) = (1, 64, false, true);
+        choose(sms, Shape { batch, seq_len, causal, prepared, precision, guarded: true, rescued: false }, true);
     }
     let mut all = Vec::new();
     all.extend((0..qkv_attention::BLOCKS.len()).map(|form| Kernel::QkvAttention { form }));
@@ -37,6 +49,9 @@ fn every_form_is_chosen_somewhere() {
     }
     all.extend((0..shared::SHARED.len()).map(|form| Kernel::Shared { form }));
     all.extend((0..ATTENTION_PROJ.len()).map(|form| Kernel::AttentionProj { form }));
+    all.extend((0..product::tiles(Gemm::AttnProj).len()).map(|tile| Kernel::Apart { tile }));
+    all.extend((0..product::tiles(Gemm::Fc).len()).map(|tile| Kernel::FcScaled { tile }));
+    all.extend((0..SHORT.len()).map(|form| Kernel::AttentionShort { form }));
     for causal in [false, true] {
         all.extend(attention_forms(causal).map(|form| Kernel::Attention { form, causal }));
     }
