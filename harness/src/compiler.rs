@@ -1,5 +1,6 @@
 //! Candidates that come as CUDA source: found compiler, fixed options, the GPU's own architecture.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -10,20 +11,47 @@ use crate::tree;
 /// The oldest release whose code is as fast as that of the one which the library is tuned with, as build.rs has it.
 const OLDEST: (u32, u32) = (12, 9);
 
-/// Where an nvcc is that is new enough: as the build looks for it, and last where `harness/toolkit` installs it.
-pub fn find() -> Option<PathBuf> {
-    let below = |root: PathBuf| root.join("bin/nvcc");
-    let from_env = |name| std::env::var_os(name).map(PathBuf::from);
+/// The one that NVCC names, and no other then; else where an nvcc is that is new enough, as the build looks for it. Or what is said where there is none.
+pub fn find() -> Result<PathBuf, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let on_path = |command: &Path| std::env::split_paths(&path).map(|folder| folder.join(command)).collect();
-    let named = |nvcc: PathBuf| if nvcc.components().count() == 1 { on_path(&nvcc) } else { vec![nvcc] };
-    let mut places: Vec<PathBuf> = from_env("NVCC").map(named).unwrap_or_default();
-    places.extend(["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(from_env).map(below));
-    places.extend(on_path(Path::new("nvcc")));
+    match std::env::var_os("NVCC").filter(|name| !name.is_empty()) {
+        Some(name) => named(Path::new(&name), &path),
+        None => any(&path)
+            .ok_or_else(|| format!("no nvcc {}.{} or newer (harness/toolkit installs one)", OLDEST.0, OLDEST.1)),
+    }
+}
+
+/// A path, or a command. Whoever names a compiler wants to know that it was this one.
+fn named(name: &Path, path: &OsStr) -> Result<PathBuf, String> {
+    let is_command = name.components().count() == 1;
+    let place = if is_command { on_path(name, path).find(|place| place.is_file()) } else { Some(name.to_owned()) };
+    let Some(nvcc) = place.filter(|place| place.is_file()) else {
+        return Err(format!("NVCC is {name:?}, which is not there"));
+    };
+    match release_of(&nvcc) {
+        Some(release) if release >= OLDEST => Ok(nvcc),
+        Some((major, minor)) => {
+            Err(format!("NVCC is {name:?}, of version {major}.{minor}; {}.{} or newer is needed", OLDEST.0, OLDEST.1))
+        }
+        None => Err(format!("NVCC is {name:?}, which is no nvcc: its --version names no release")),
+    }
+}
+
+/// The first that is new enough, last where `harness/toolkit` installs it.
+fn any(path: &OsStr) -> Option<PathBuf> {
+    let below = |root: PathBuf| root.join("bin/nvcc");
+    let mut places: Vec<PathBuf> =
+        ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os).map(|root| below(root.into())).collect();
+    places.extend(on_path(Path::new("nvcc"), path));
     places.push("/usr/local/cuda/bin/nvcc".into());
     places.extend(tree::root().map(|root| below(root.join("target/toolkit/nvidia/cu13"))));
-    let new_enough = |path: &PathBuf| path.is_file() && release_of(path).is_some_and(|release| release >= OLDEST);
+    let new_enough = |place: &PathBuf| place.is_file() && release_of(place).is_some_and(|release| release >= OLDEST);
     places.into_iter().find(new_enough)
+}
+
+/// Where a command may be.
+fn on_path(command: &Path, path: &OsStr) -> impl Iterator<Item = PathBuf> {
+    std::env::split_paths(path).map(move |folder| folder.join(command))
 }
 
 fn release_of(nvcc: &Path) -> Option<(u32, u32)> {
@@ -39,11 +67,6 @@ pub fn libraries(nvcc: &Path) -> Option<String> {
     lib.is_dir().then(|| format!("-L{}", lib.display()))
 }
 
-/// What is said where there is none.
-pub fn none() -> String {
-    format!("no nvcc {}.{} or newer (harness/toolkit installs one)", OLDEST.0, OLDEST.1)
-}
-
 /// The architecture to compile for: the GPU's, with its own instructions where it has some.
 fn architecture(gpu: Option<&Gpu>) -> String {
     match gpu.map_or((9, 0), |g| g.capability) {
@@ -55,8 +78,8 @@ fn architecture(gpu: Option<&Gpu>) -> String {
 /// Compiles a `.cu` file into a library in `folder`.
 pub fn compile(source: &Path, folder: &Path, gpu: Option<&Gpu>) -> Result<PathBuf, Failure> {
     let load = |message: String| Failure::new(Reason::Load, message);
-    let nvcc = find().ok_or_else(|| {
-        Failure::new(Reason::Environment, format!("{} cannot be compiled: {}", source.display(), none()))
+    let nvcc = find().map_err(|none| {
+        Failure::new(Reason::Environment, format!("{} cannot be compiled: {none}", source.display()))
     })?;
     let stem = source.file_stem().map_or("candidate".into(), |s| s.to_string_lossy());
     // Two candidates may have one name.
@@ -91,11 +114,38 @@ mod tests {
         std::fs::write(&source, "void f() { not_declared(); }\n").unwrap();
         let failure = compile(&source, &folder, None).unwrap_err();
         let (reason, words) = match find() {
-            Some(_) => (Reason::Load, "broken.cu does not compile:\n"),
-            None => (Reason::Environment, "broken.cu cannot be compiled: no nvcc"),
+            Ok(_) => (Reason::Load, "broken.cu does not compile:\n".into()),
+            Err(none) => (Reason::Environment, format!("broken.cu cannot be compiled: {none}")),
         };
-        assert!(failure.reason == reason && failure.message.contains(words), "{failure}");
+        assert!(failure.reason == reason && failure.message.contains(&words), "{failure}");
         assert_eq!(failure.message.contains("not_declared"), reason == Reason::Load, "{failure}");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Though another one is on the path.
+    #[test]
+    fn the_compiler_that_is_named_is_taken_or_none() {
+        let folder = std::env::temp_dir().join(format!("solve-harness-test-named-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        // By another process: what is open for writing here while another test's thread forks does not run.
+        let write = r#"printf '#!/bin/sh\necho "tools, release %s, V%s.1"\n' "$1" "$1" >"$0" && chmod 755 "$0""#;
+        for (name, release) in [("nvcc", "99.0"), ("nvcc-99.1", "99.1"), ("nvcc-old", "12.8")] {
+            let written = Command::new("sh").arg("-c").arg(write).arg(folder.join(name)).arg(release).status();
+            assert!(written.unwrap().success(), "{name}");
+        }
+        std::fs::write(folder.join("text"), "").unwrap();
+        let find = |name: &Path| named(name, folder.as_os_str());
+        assert_eq!(find(Path::new("nvcc-99.1")), Ok(folder.join("nvcc-99.1")));
+        assert_eq!(find(&folder.join("nvcc")), Ok(folder.join("nvcc")));
+        for (name, why) in [
+            (Path::new("nvcc-98"), "which is not there"),
+            (&folder.join("bin/nvcc"), "which is not there"),
+            (Path::new("nvcc-old"), "of version 12.8; 12.9 or newer is needed"),
+            (&folder.join("text"), "which is no nvcc"),
+        ] {
+            let said = find(name).unwrap_err();
+            assert!(said.starts_with(&format!("NVCC is {name:?}, {why}")), "{said}");
+        }
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -23,8 +23,8 @@ pub fn run() -> Result<Reason, Failure> {
     let busy: f64 = load.split(' ').next().and_then(|v| v.parse().ok()).unwrap_or(0.0);
     say("load", busy < machine.cores as f64 / 2.0, &format!("{busy:.2}"));
     match compiler::find() {
-        Some(path) => say("compiler", true, &path.display().to_string()),
-        None => say("compiler", false, &format!("{}: .cu candidates cannot be graded", compiler::none())),
+        Ok(path) => say("compiler", true, &path.display().to_string()),
+        Err(none) => say("compiler", false, &format!("{none}: .cu candidates cannot be graded")),
     }
     match gpu::open() {
         Ok(gpu) => on_gpu(&gpu),

@@ -82,7 +82,7 @@ fn build(script: &Path, folder: &Path, device: Option<&str>) -> Result<(), Failu
     command.arg(folder).args(device);
     // What a compiler leaves when it is ended goes with the folder around this one.
     command.envs(folder.parent().map(|around| ("TMPDIR", around)));
-    if let Some(nvcc) = compiler::find() {
+    if let Ok(nvcc) = compiler::find() {
         command.env("NVCC_FLAGS", compiler::libraries(&nvcc).unwrap_or_default()).env("NVCC", nvcc);
     }
     let status = command.status();

@@ -266,18 +266,31 @@ fn an_old_compiler_compiles_no_candidate() {
     let (old, source) = (root.join("bin/nvcc"), root.join("candidate.cu"));
     script(&old, "echo 'Cuda compilation tools, release 12.8, V12.8.89'; case $1 in --version) ;; *) exit 1;; esac");
     std::fs::write(&source, "not_declared();\n").expect("a file for the test");
-    let grader = |arguments: &[&str]| {
+    let grader = |arguments: &[&str], variable: &str, value: &Path| {
         let mut grader = Command::new(env!("CARGO_BIN_EXE_harness"));
-        let output = grader.args(arguments).env("NVCC", &old).output().expect("the grader starts");
+        grader.args(arguments).env_remove("NVCC").env(variable, value);
+        let output = grader.output().expect("the grader starts");
         let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         (output.status.code(), said)
     };
-    let (_, said) = grader(&["doctor"]);
-    let line = said.lines().find(|line| line.contains(" compiler ")).expect("a compiler, or none");
-    assert!(line.starts_with("ok ") || line.contains("no nvcc 12.9 or newer"), "{said}");
-    assert!(!line.contains("old compiler"), "{said}");
-    let (code, said) = grader(&[source.to_str().expect("a path in UTF-8"), "--no-timing"]);
+    let candidate = [source.to_str().expect("a path in UTF-8"), "--no-timing"];
+    let line =
+        |said: &str| said.lines().find(|line| line.contains(" compiler ")).expect("a compiler, or none").to_owned();
+    // Found, it is passed over.
+    let said = line(&grader(&["doctor"], "CUDA_HOME", &root).1);
+    assert!(said.starts_with("ok ") || said.contains("no nvcc 12.9 or newer"), "{said}");
+    assert!(!said.contains("old compiler"), "{said}");
+    let (code, said) = grader(&candidate, "CUDA_HOME", &root);
     let another = code == Some(10) && said.contains("not_declared");
     let none = code == Some(23) && (said.contains("no nvcc 12.9 or newer") || said.contains("needs a GPU"));
     assert!((another || none) && !said.contains("12.8"), "{said}");
+    // Named, it is refused, and so is one that is not there.
+    for (named, why) in [(&old, "of version 12.8; 12.9 or newer is needed"), (&root.join("none"), "which is not there")]
+    {
+        let why = format!("NVCC is {named:?}, {why}");
+        let said = line(&grader(&["doctor"], "NVCC", named).1);
+        assert!(said.starts_with("LOOK") && said.contains(&why), "{said}");
+        let (code, said) = grader(&candidate, "NVCC", named);
+        assert!(code == Some(23) && (said.contains(&why) || said.contains("needs a GPU")), "{said}");
+    }
 }
