@@ -15,7 +15,7 @@ use crate::ui::say;
 /// Free memory below this is too little for a long sequence.
 const NEEDED: usize = 2 << 30;
 
-/// Prints what it finds. An unfit machine is no failure of the command unless nothing works at all.
+/// Prints what it finds. An unfit machine is no failure of the command.
 pub fn run() -> Result<Reason, Failure> {
     let machine = Machine::here(None);
     say("processor", true, &format!("{}, {} cores", machine.cpu, machine.cores));
@@ -54,9 +54,14 @@ fn on_gpu(gpu: &Gpu) {
         }
     }
     let others = nvidia_smi(&["--query-compute-apps=pid,used_memory", "--format=csv,noheader"]).unwrap_or_default();
-    let own = std::process::id().to_string();
-    let others: Vec<&str> = others.lines().filter(|l| !l.trim().is_empty() && !l.starts_with(&own)).collect();
+    let others = other_processes(&others, std::process::id());
     say("others", others.is_empty(), &if others.is_empty() { "no other process".into() } else { others.join("; ") });
+}
+
+/// The lines of nvidia-smi, each a process's id and its memory, but for this process's own.
+fn other_processes(lines: &str, own: u32) -> Vec<&str> {
+    let is_own = |line: &str| line.split(',').next().is_some_and(|id| id.trim().parse() == Ok(own));
+    lines.lines().filter(|line| !line.trim().is_empty() && !is_own(line)).collect()
 }
 
 /// What nvidia-smi is asked, and what answer is fine.
@@ -84,4 +89,16 @@ fn shares_device_memory() -> Result<(), Failure> {
     let mut session = Session::start(&[], Some(memory.fd()))?;
     let attach = Request::Attach { device: Device::Cuda, crossing: Crossing::DeviceMemory, floats: FLOATS };
     session.ask(&attach, Duration::from_secs(30)).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_whose_id_begins_like_ours_is_another_one() {
+        let lines = "1234, 500 MiB\n\n123, 7 MiB\n12, 8 MiB\n";
+        assert_eq!(other_processes(lines, 123), ["1234, 500 MiB", "12, 8 MiB"]);
+        assert!(other_processes("", 123).is_empty());
+    }
 }
