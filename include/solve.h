@@ -1,7 +1,8 @@
 /*
  * libsolve: one GPT-2-small transformer block behind one function.
  *
- * Generated from src/ffi.rs; edit there. For C99, C++11 or newer.
+ * For C99, C++11 or newer. Generated from src/ffi.rs, error.rs, precision.rs, dims.rs and weights.rs, include/cbindgen.toml and build.rs;
+ * edit there, and let SOLVE_BLESS=1 cargo test --release --test header write it.
  *
  *   h = LN1(x);  [Q|K|V] = h W_qkv + b_qkv;  head i = softmax(Q_i K_i^T / 8) V_i
  *   x1 = x + concat(heads) W_attn + b_attn;  output = x1 + gelu_tanh(LN2(x1) W_fc + b_fc) W_proj + b_proj
@@ -135,11 +136,11 @@ typedef enum {
 typedef enum {
   /**
    * fp16 operands. The error is at most the larger of 1e-3 + 1e-3 |reference| and 1.3 times that of operands rounded to TF32, but for chance: on random
-   * inputs one of 51,588 calls of 1 to 4299 tokens was beyond both, by 5 %. The kernels watch the weights as they read them: where some are so large that
-   * fp16 might overflow, or so small that it might lose them, the device computes the call again as SOLVE_PRECISION_EXACT, without the host. Such a call
-   * takes up to 3 times as long as one in that precision; right behind a solve_block_update, or in a graph captured before it, up to 4 times, of one token
-   * up to 6 (H200). It may be larger where rows of x, which nobody watches, spread less than 1e-5 and matrices or gamma are several times the usual,
-   * and where rounding decides between the largest scores of an all but one-hot softmax.
+   * inputs one of 51,588 calls of 1 to 4299 tokens was beyond both, by 5 %. The error may be larger where rows of x, which nobody watches, spread less than
+   * 1e-5 and matrices or gamma are several times the usual, and where rounding decides between the largest scores of an all but one-hot softmax.
+   * The kernels watch the weights as they read them: where some are so large that fp16 might overflow, or so small that it might lose them, the device
+   * computes the call again as SOLVE_PRECISION_EXACT, without the host. Such a call takes up to 3 times as long as one in that precision; right behind a
+   * solve_block_update, or in a graph captured before it, up to 4 times, of one token up to 6 (H200).
    */
   SOLVE_PRECISION_FAST = 0,
   /**

@@ -7,11 +7,11 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SolvePrecision {
     /// fp16 operands. The error is at most the larger of 1e-3 + 1e-3 |reference| and 1.3 times that of operands rounded to TF32, but for chance: on random
-    /// inputs one of 51,588 calls of 1 to 4299 tokens was beyond both, by 5 %. The kernels watch the weights as they read them: where some are so large that
-    /// fp16 might overflow, or so small that it might lose them, the device computes the call again as SOLVE_PRECISION_EXACT, without the host. Such a call
-    /// takes up to 3 times as long as one in that precision; right behind a solve_block_update, or in a graph captured before it, up to 4 times, of one token
-    /// up to 6 (H200). It may be larger where rows of x, which nobody watches, spread less than 1e-5 and matrices or gamma are several times the usual,
-    /// and where rounding decides between the largest scores of an all but one-hot softmax.
+    /// inputs one of 51,588 calls of 1 to 4299 tokens was beyond both, by 5 %. The error may be larger where rows of x, which nobody watches, spread less than
+    /// 1e-5 and matrices or gamma are several times the usual, and where rounding decides between the largest scores of an all but one-hot softmax.
+    /// The kernels watch the weights as they read them: where some are so large that fp16 might overflow, or so small that it might lose them, the device
+    /// computes the call again as SOLVE_PRECISION_EXACT, without the host. Such a call takes up to 3 times as long as one in that precision; right behind a
+    /// solve_block_update, or in a graph captured before it, up to 4 times, of one token up to 6 (H200).
     #[default]
     Fast = 0,
     /// fp16 operands in two halves, three products: relative L2 error of output - x at most the larger of 2e-5 and 3 times that of fp32 arithmetic.
