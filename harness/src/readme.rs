@@ -111,7 +111,7 @@ fn table(record: &Record) -> String {
     let tests = record.gpu_tests.map_or("not run".into(), |tests| tests.to_string());
     let _ = writeln!(
         out,
-        "\nMedians of {day}, driver {}, build `{}`.\nLargest error over the challenge's tolerance: {}. GPU tests: {tests}.",
+        "\nMedians of {day}, driver {}, build `{}`.\nLargest error over the tolerance in the challenge's own cases, under `fast`: {}. GPU tests: {tests}.",
         record.driver,
         record.build_id.get(..12).unwrap_or(&record.build_id),
         margins.join(", ")
