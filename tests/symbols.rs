@@ -1,5 +1,5 @@
-//! What libsolve.so shows to the dynamic linker: exactly the functions of the header, no library but libc's, and it is never unloaded. Looks at the library
-//! of the tests' own profile and at the one that is shipped.
+//! What libsolve.so shows to the dynamic linker: exactly the functions of the header, no library but libc's and libgcc_s, and it is never unloaded. Looks at
+//! the library of the tests' own profile and at the one that is shipped.
 
 use std::ffi::CStr;
 use std::io::Write;
