@@ -33,8 +33,9 @@ pub const SHARED: [SharedTile; 4] = [
     SharedTile { gemm: Gemm::Fc, m: 128, n: 64, shared: 230_944 },
 ];
 
-/// Chunks that an SM casts beside QKV while that lasts, W_attn's first. At 65 to 104 rows nine are worth 0.1 to 0.5 us, beyond no more than W_attn's are (H200,
-/// H100); at 129 to 256 with twelve attention starts 1.0 later (H100).
+/// Chunks that each SM that QKV leaves idle casts meanwhile: W_attn's, which are all cast there in any case, and for the rest W_proj's. 0 is W_attn's alone. At
+/// 65 to 104 rows nine are worth 0.1 to 0.5 us, from 105 on more than W_attn's gained nothing (H200, H100); at 129 to 256 with twelve attention starts 1.0 later
+/// (H100).
 const fn chunks_beside_qkv(rows: usize) -> u32 {
     match rows {
         0..=104 => 9,
