@@ -185,6 +185,15 @@ pub fn bury(pid: u32) {
     }
 }
 
+/// Stops a candidate's process and everything below it, or lets them go on.
+pub fn halt(pid: u32, halted: bool) {
+    let (pid, signal) = (pid as pid_t, if halted { libc::SIGSTOP } else { libc::SIGCONT });
+    for pid in [vec![pid], Processes::now().descendants(pid)].concat() {
+        // SAFETY: no memory. A process that is gone meanwhile was waited for by its parent, and its number does not come again so soon.
+        unsafe { libc::kill(pid, signal) };
+    }
+}
+
 /// Processor time that a candidate's process has taken so far, and everything that it started.
 pub fn busy(pid: u32) -> Duration {
     let (pid, all) = (pid as pid_t, Processes::now());

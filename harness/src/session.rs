@@ -178,7 +178,12 @@ impl Session {
         guard::busy(self.child.id())
     }
 
-    /// The same without its first thread, which serves the grader.
+    /// Stops the process and everything it started, or lets them go on: what is asked of it meanwhile waits.
+    pub fn halt(&self, halted: bool) {
+        guard::halt(self.child.id(), halted);
+    }
+
+    /// The same as `busy` without its first thread, which serves the grader.
     pub fn busy_beside(&self) -> Option<Duration> {
         let first = processes::first_thread(self.child.id() as libc::pid_t)?;
         Some(self.busy().saturating_sub(first))

@@ -31,6 +31,11 @@ fn times_are_by_the_graders_clock() {
     let others = ["slow_clock_when_compared", "replay_when_compared"].map(of);
     // In one run, as what the machine does between two would show in their times.
     let compared = report(&[&of("honest_plain"), &others[0], &others[1], &of("ahead_of_the_clock")], &folder);
+    // By itself: it takes from all that it runs beside.
+    let beside_a_hog = report(&[&of("honest_plain"), &of("hog_when_compared")], &folder);
+    let upper = beside_a_hog["comparisons"][0]["high"].as_f64().expect("an interval");
+    // 0.94 to 0.97 where a rival is called beside it.
+    assert!(upper > 0.98, "{beside_a_hog}");
     // A third is what the clock of the one shows, and less what the other needs where it knows the answer.
     for (k, name) in others.iter().enumerate() {
         let comparison = &compared["comparisons"][k];

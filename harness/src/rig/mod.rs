@@ -363,6 +363,11 @@ impl Rig {
         Ok(())
     }
 
+    /// Stops the candidate's process, or lets it go on, so that it takes nothing from others that are timed meanwhile.
+    pub fn halt(&self, halted: bool) {
+        self.session.halt(halted);
+    }
+
     /// Processor time that the candidate's process has taken so far.
     pub fn busy(&self) -> Duration {
         self.session.busy()

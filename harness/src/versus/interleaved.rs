@@ -22,6 +22,8 @@ use crate::ui::Ui;
 const ROUNDS: (usize, usize) = (3, 4);
 /// For each length of a sitting.
 const LONGEST: Duration = Duration::from_secs(6);
+/// From when a process may go on until it is called.
+const WAKING: Duration = Duration::from_millis(1);
 
 /// A failure, and whose it is: the number of a library among those that are compared.
 pub struct Fault {
@@ -200,7 +202,11 @@ impl<'a, 'b> Contest<'a, 'b> {
         let mut times = vec![None; self.rigs.len()];
         for k in s.child(1).permutation(self.rigs.len()) {
             let (k, api) = (k as usize, self.api);
-            let (rig, shape) = (&mut *self.rigs[k], self.shapes[k]);
+            let shape = self.shapes[k];
+            if shape.is_none() {
+                self.halt_all_but(k);
+            }
+            let rig = &mut *self.rigs[k];
             rig.move_weights();
             let timed = match shape {
                 Some(shape) => timing::run(rig, &content, shape, api, s.child(2)),
@@ -209,9 +215,20 @@ impl<'a, 'b> Contest<'a, 'b> {
                     Ok(Some(done.us()))
                 }),
             };
-            times[k] = timed.map_err(|failure| Fault { whose: k, failure: failure.during(&rig.path) })?;
+            let path = &self.rigs[k].path;
+            times[k] = timed.map_err(|failure| Fault { whose: k, failure: failure.during(path) })?;
+        }
+        if self.shapes[0].is_none() {
+            self.rigs.iter().for_each(|rig| rig.halt(false));
         }
         Ok(times.into_iter().collect())
+    }
+
+    /// On a CPU threads of one that has been called, which spin for a while or do not rest at all, would take processors from the next.
+    fn halt_all_but(&self, k: usize) {
+        self.rigs.iter().for_each(|rig| rig.halt(true));
+        self.rigs[k].halt(false);
+        std::thread::sleep(WAKING);
     }
 }
 
