@@ -89,11 +89,17 @@ const HARD: [(&str, usize, Flavour); 14] = [
 ];
 
 /// Of the hard inputs those that tell what no other does, and so are tried at a drawn length, too: the other GELU, another epsilon, a variance in one pass,
-/// a softmax without its maximum, a coarse residual.
+/// a softmax without its maximum, a coarse residual. Where tiles are whole, and at the lengths that are timed, it is one of them, nobody knows which.
 const DRAWN: [&str; 5] = ["gelu-band", "x-1e-3", "x+3000", "qk-x16", "cancel"];
 
-/// The longest of the hard inputs whose length everybody knows.
+/// The longest of the hard inputs of which everybody knows which are tried at which length.
 const LONGEST_KNOWN: usize = 130;
+
+/// Fast code has a path of its own where all tiles are whole. Half of the drawn lengths are multiples of this.
+const TILE: usize = 128;
+
+/// The shortest whole tiles beyond those: one of the drawn inputs is tried there.
+const WHOLE_TILES: usize = 2 * TILE;
 
 const fn of_x(x: X) -> Flavour {
     Flavour { x, ..CHALLENGE }
@@ -173,8 +179,15 @@ fn lengths_up_to(lengths: &[usize], max: usize) -> Vec<usize> {
     kept
 }
 
-/// The cases of a suite up to a length, cheap and telling ones first.
-pub fn suite(suite: Suite, max_seq: usize, seed: u64) -> Vec<Case> {
+/// The next multiple of a tile's length, or the one before where that is too long; the length itself where neither is within these.
+fn whole_tiles(length: usize, from: usize, to: usize) -> usize {
+    let next = length.next_multiple_of(TILE);
+    let whole = if next <= to { next } else { to / TILE * TILE };
+    if whole >= from { whole } else { length }
+}
+
+/// The cases of a suite up to a length, cheap and telling ones first. None of the lengths to time is without hard inputs.
+pub fn suite(suite: Suite, max_seq: usize, timed: &[usize], seed: u64) -> Vec<Case> {
     let case = |name: String, seq, flavour, suite, slack| Case { name, seq, flavour, suite, slack };
     let official = |seq| case(format!("official:{seq}"), seq, CHALLENGE, Suite::Official, 0.0);
     let zero = Flavour { x: X::Zero, ..CHALLENGE };
@@ -190,12 +203,14 @@ pub fn suite(suite: Suite, max_seq: usize, seed: u64) -> Vec<Case> {
     let drawn: Vec<Case> = cases.iter().filter(|c| DRAWN.contains(&c.kind())).cloned().collect();
     let at = |c: &Case, seq| Case { name: format!("{}:{seq}", c.kind()), seq, ..c.clone() };
     let stream = Stream::new(seed, 78);
+    let whole_or_not =
+        |k, length, from, to| if stream.child(1).below(k, 2) == 0 { whole_tiles(length, from, to) } else { length };
     // A block that takes a shortcut from some length on is right at all of the lengths above. Every octave is as likely: long ones are dear.
     let (first, last) = (LONGEST_KNOWN + 1, max_seq.min(LONGEST_RANDOM));
     if first <= last {
         let octaves = (last as f64 / first as f64).log2();
-        let length = |k| (first as f64 * stream.uniform(k, 0.0, octaves).exp2()) as usize;
-        cases.extend((0..).zip(&drawn).map(|(k, c)| at(c, length(k).clamp(first, last))));
+        let length = |k| ((first as f64 * stream.uniform(k, 0.0, octaves).exp2()) as usize).clamp(first, last);
+        cases.extend((0..).zip(&drawn).map(|(k, c)| at(c, whole_or_not(k, length(k), first, last))));
     }
     cases.push(case("v-x4:2".into(), 2, twist(Twist::LoudValues), Suite::Full, 2.0));
     cases.push(case("range:64".into(), 64, twist(Twist::Range), Suite::Extreme, 4.0));
@@ -211,7 +226,15 @@ pub fn suite(suite: Suite, max_seq: usize, seed: u64) -> Vec<Case> {
         let seq = LONGEST_RANDOM + 1 + Stream::new(seed, 77).below(2, longer);
         cases.push(case(format!("random-2:{seq}"), seq, BIASED, Suite::Full, 2.0));
         let one = &drawn[stream.below(10, drawn.len())];
-        cases.push(at(one, LONGEST_RANDOM + 1 + stream.below(11, longer.min(LONGEST_RANDOM))));
+        let (first, last) = (LONGEST_RANDOM + 1, LONGEST_RANDOM + longer.min(LONGEST_RANDOM));
+        let length = first + stream.below(11, longer.min(LONGEST_RANDOM));
+        cases.push(at(one, whole_or_not(11, length, first, last)));
+    }
+    // A block that takes its shortcut at whole tiles only, or where it is timed, is right at the others. One of the drawn inputs tells: long ones are dear.
+    for &seq in [WHOLE_TILES].iter().chain(timed) {
+        if !cases.iter().any(|c| c.seq == seq && DRAWN.contains(&c.kind())) {
+            cases.push(at(&drawn[stream.child(2).below(seq as u64, drawn.len())], seq));
+        }
     }
     cases.extend(long.into_iter().map(official));
     if suite == Suite::Hard {
@@ -231,7 +254,7 @@ mod tests {
 
     #[test]
     fn suites_nest_and_names_are_unique() {
-        let names = |s| suite(s, usize::MAX, 1).into_iter().map(|c| c.name).collect::<Vec<_>>();
+        let names = |s| suite(s, usize::MAX, &[], 1).into_iter().map(|c| c.name).collect::<Vec<_>>();
         let (official, full, extreme) = (names(Suite::Official), names(Suite::Full), names(Suite::Extreme));
         assert_eq!(official.len(), OFFICIAL.len() + 1);
         assert!(official.iter().all(|n| full.contains(n)) && full.iter().all(|n| extreme.contains(n)));
@@ -243,35 +266,39 @@ mod tests {
         assert!(official.iter().all(|n| hard.contains(n)));
         assert!(hard.iter().all(|n| official.contains(n) || !extreme.contains(n)), "a name means one input");
         assert_eq!(hard.len(), official.len() + CONTRACT.iter().map(|(_, _, lengths, _)| lengths.len()).sum::<usize>());
-        assert!(suite(Suite::Full, 300, 1).iter().all(|c| c.seq <= 300));
+        assert!(suite(Suite::Full, 300, &[], 1).iter().all(|c| c.seq <= 300));
     }
 
     #[test]
     fn every_length_of_the_challenge_may_be_tried() {
-        let random = |max, seed| suite(Suite::Full, max, seed).into_iter().filter(|c| c.name.starts_with("random-"));
+        let random =
+            |max, seed| suite(Suite::Full, max, &[], seed).into_iter().filter(|c| c.name.starts_with("random-"));
         let longest = |seed| random(4096, seed).map(|c| c.seq).max().unwrap_or(0);
         let lengths: Vec<usize> = (0..2000).map(longest).collect();
         assert!(lengths.iter().all(|l| (LONGEST_RANDOM + 1..=4096).contains(l)));
         assert!(lengths.iter().any(|l| *l < LONGEST_RANDOM + 20) && lengths.iter().any(|l| *l > 4096 - 20));
         assert!(random(LONGEST_RANDOM, 1).count() == 2 && random(LONGEST_RANDOM + 1, 1).any(|c| c.seq == 1501));
-        assert!(suite(Suite::Full, 40, 1).iter().all(|c| c.seq <= 40));
+        assert!(suite(Suite::Full, 40, &[], 1).iter().all(|c| c.seq <= 40));
     }
 
     #[test]
     fn what_hard_inputs_alone_tell_is_tried_at_lengths_that_nobody_knows() {
         let lengths = |max, seed| -> Vec<(String, usize)> {
-            let cases = suite(Suite::Full, max, seed).into_iter().filter(|c| DRAWN.contains(&c.kind()));
+            let cases = suite(Suite::Full, max, &[], seed).into_iter().filter(|c| DRAWN.contains(&c.kind()));
             cases.filter(|c| c.seq > LONGEST_KNOWN).map(|c| (c.kind().to_string(), c.seq)).collect()
         };
         for seed in 0..200 {
             let all = lengths(4096, seed);
-            let (drawn, longer) = all.split_at(DRAWN.len());
+            let (drawn, others) = all.split_at(DRAWN.len());
             assert!(drawn.iter().zip(DRAWN).all(|(c, kind)| c.0 == kind && c.1 <= LONGEST_RANDOM), "{all:?}");
-            assert!(longer.len() == 1 && (LONGEST_RANDOM + 1..=4096).contains(&longer[0].1), "{all:?}");
-            assert!(lengths(300, seed).iter().all(|c| c.1 <= 300) && lengths(300, seed).len() == DRAWN.len());
+            let (longer, whole) = others.split_at(1);
+            assert!((LONGEST_RANDOM + 1..=4096).contains(&longer[0].1), "{all:?}");
+            assert!(whole.iter().all(|c| c.1 == WHOLE_TILES) && whole.len() <= 1, "{all:?}");
+            assert!(lengths(300, seed).iter().all(|c| c.1 <= 300) && lengths(300, seed).len() >= DRAWN.len());
+            assert!(lengths(200, seed).len() == DRAWN.len() && lengths(200, seed).iter().all(|c| c.1 <= 200));
         }
         assert!(lengths(LONGEST_KNOWN, 1).is_empty() && lengths(4096, 1) != lengths(4096, 2));
-        let known = suite(Suite::Full, LONGEST_KNOWN, 1).into_iter().filter(|c| c.slack > 2.0);
+        let known = suite(Suite::Full, LONGEST_KNOWN, &[], 1).into_iter().filter(|c| c.slack > 2.0);
         assert_eq!(known.map(|c| c.seq).max(), Some(LONGEST_KNOWN));
         assert!(left_out(Suite::Hard, 4096).is_none() && left_out(Suite::Full, 7).is_none());
         assert!(
@@ -280,9 +307,45 @@ mod tests {
     }
 
     #[test]
+    fn hard_inputs_are_tried_where_tiles_are_whole() {
+        let mut whole = 0;
+        for seed in 0..200 {
+            let cases = suite(Suite::Full, 4096, &[], seed).into_iter().filter(|c| DRAWN.contains(&c.kind()));
+            let cases: Vec<Case> = cases.filter(|c| c.seq > LONGEST_KNOWN).collect();
+            assert!(cases.iter().any(|c| c.seq == WHOLE_TILES), "seed {seed}");
+            whole += cases.iter().take(DRAWN.len() + 1).filter(|c| c.seq % TILE == 0).count();
+        }
+        // A half of six of each seed, and a few of the others by chance.
+        assert!((500..720).contains(&whole), "{whole}");
+        assert_eq!([whole_tiles(131, 131, 1500), whole_tiles(256, 131, 300), whole_tiles(257, 131, 300)], [256; 3]);
+        assert_eq!([whole_tiles(140, 131, 200), whole_tiles(1501, 1501, 1510)], [140, 1501]);
+    }
+
+    #[test]
+    fn hard_inputs_are_tried_at_the_lengths_that_are_timed() {
+        let timed = [1, 16, 33, 64, 1000, 1024, 4096, 8192];
+        let mut kinds = std::collections::BTreeSet::new();
+        for seed in 0..50 {
+            let cases = suite(Suite::Full, 4096, &timed, seed);
+            let hard = |seq| cases.iter().filter(move |c| c.seq == seq && DRAWN.contains(&c.kind()));
+            assert!(timed.iter().all(|&seq| hard(seq).count() > 0 || seq > 4096), "seed {seed}");
+            // All but the one that is tried at 130.
+            assert_eq!([64, 4096, 8192].map(|seq| hard(seq).count()), [DRAWN.len() - 1, 1, 0], "seed {seed}");
+            kinds.extend(hard(4096).map(|c| c.kind().to_string()));
+            let names: std::collections::BTreeSet<&str> = cases.iter().map(|c| c.name.as_str()).collect();
+            assert_eq!(names.len(), cases.len(), "seed {seed}");
+            for other in [Suite::Official, Suite::Hard] {
+                let names = |timed| suite(other, 4096, timed, seed).into_iter().map(|c| c.name).collect::<Vec<_>>();
+                assert_eq!(names(&timed), names(&[]), "{other:?}");
+            }
+        }
+        assert_eq!(kinds.len(), DRAWN.len(), "nobody knows which: {kinds:?}");
+    }
+
+    #[test]
     fn hard_cases_shrink_with_the_longest_length() {
         let kinds = |max| {
-            let cases = suite(Suite::Hard, max, 1).into_iter().filter(|c| c.suite == Suite::Hard);
+            let cases = suite(Suite::Hard, max, &[], 1).into_iter().filter(|c| c.suite == Suite::Hard);
             cases.map(|c| (c.name.split(':').next().unwrap_or_default().to_string(), c.seq)).collect::<Vec<_>>()
         };
         for (name, _, lengths, _) in CONTRACT {
@@ -297,18 +360,19 @@ mod tests {
 
     #[test]
     fn only_the_hard_suite_spares_auto_weights_along_the_activations() {
-        let spared = |s, precision| suite(s, usize::MAX, 1).into_iter().filter(|c| !c.tried(Some(precision))).count();
+        let spared =
+            |s, precision| suite(s, usize::MAX, &[], 1).into_iter().filter(|c| !c.tried(Some(precision))).count();
         assert_eq!(spared(Suite::Hard, Precision::Auto), 2);
         assert_eq!(spared(Suite::Extreme, Precision::Auto), 0);
         assert_eq!(spared(Suite::Hard, Precision::Exact) + spared(Suite::Hard, Precision::Fast), 0);
-        let hard = suite(Suite::Hard, usize::MAX, 1);
+        let hard = suite(Suite::Hard, usize::MAX, &[], 1);
         assert_eq!(hard.iter().filter(|c| c.name.starts_with("aligned:") && c.tried(None)).count(), 2);
     }
 
     #[test]
     fn nobody_knows_the_random_lengths() {
         let lengths = |seed| {
-            let cases = suite(Suite::Full, 4096, seed).into_iter().filter(|case| case.name.starts_with("random-"));
+            let cases = suite(Suite::Full, 4096, &[], seed).into_iter().filter(|case| case.name.starts_with("random-"));
             cases.map(|case| case.seq).collect::<Vec<_>>()
         };
         let (one, other) = (lengths(1), lengths(2));

@@ -73,7 +73,7 @@ impl Plan {
 
     /// What has to be right.
     fn cases(&self) -> Vec<Case> {
-        let mut cases = cases::suite(self.suite, self.max_case, self.seed);
+        let mut cases = cases::suite(self.suite, self.max_case, &self.seqs, self.seed);
         cases.retain(|case| case.tried(self.precision));
         cases
     }
