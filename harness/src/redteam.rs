@@ -92,9 +92,22 @@ fn build(script: &Path, folder: &Path, device: Option<&str>) -> Result<(), Failu
     Err(Failure::new(Reason::Environment, format!("{} failed", script.display())))
 }
 
-/// Where candidates are that are built already, or will be.
-fn folder(built: Option<&Path>, scratch: &Scratch, name: &str) -> Result<PathBuf, Failure> {
-    built.map_or_else(|| Ok(scratch.path()?.join(name)), |folder| Ok(folder.to_path_buf()))
+/// Where candidates are that are built already, or will be. One that is not there has no verdict, which could pass for the one expected.
+fn folder<'a>(
+    built: Option<&Path>,
+    scratch: &Scratch,
+    name: &str,
+    mut wanted: impl Iterator<Item = &'a str>,
+) -> Result<PathBuf, Failure> {
+    let Some(folder) = built else { return Ok(scratch.path()?.join(name)) };
+    let refuse = |words: String| Err(Failure::new(Reason::Usage, format!("--built {}: {words}", folder.display())));
+    if !folder.is_dir() {
+        return refuse("there is no such folder".into());
+    }
+    match wanted.find(|name| !folder.join(format!("{name}.so")).is_file()) {
+        Some(missing) => refuse(format!("there is no {missing}.so in it")),
+        None => Ok(folder.to_path_buf()),
+    }
 }
 
 /// Two lengths to time, a short one and a longer one, that nobody can know.
@@ -165,7 +178,8 @@ pub fn redteam(args: &Red) -> Result<Reason, Failure> {
 fn grade_candidates(args: &Red, device: Device, all: &Candidates) -> Result<Reason, Failure> {
     let root = root()?;
     let scratch = Scratch;
-    let folder = folder(args.built.as_deref(), &scratch, "redteam")?;
+    let wanted = || all.candidates.iter().filter(|e| e.device == device && args.names.wants(&e.name));
+    let folder = folder(args.built.as_deref(), &scratch, "redteam", wanted().map(|e| e.name.as_str()))?;
     if args.built.is_none() {
         let name = if device == Device::Cpu { "cpu" } else { "cuda" };
         build(&root.join("harness/redteam/build"), &folder, Some(name))?;
@@ -174,7 +188,7 @@ fn grade_candidates(args: &Red, device: Device, all: &Candidates) -> Result<Reas
     let mut bank = Bank::new(plan.seed);
     let (mut right, mut total, mut accepted, mut honest_ones) = (0, 0, 0, 0);
     say!("{:<28} {:>8} {:>4}  {:>6}  what was said", "candidate", "expected", "got", "s");
-    for entry in all.candidates.iter().filter(|e| e.device == device && args.names.wants(&e.name)) {
+    for entry in wanted() {
         let honest = entry.expect[0] == 0;
         for time in 0..if honest { args.honest.repeat } else { 1 } {
             let start = Instant::now();
@@ -227,14 +241,15 @@ pub fn mutants(args: &Wrong) -> Result<Reason, Failure> {
 fn grade_mutants(args: &Wrong, all: &Mutants) -> Result<Reason, Failure> {
     let root = root()?;
     let scratch = Scratch;
-    let folder = folder(args.built.as_deref(), &scratch, "mutants")?;
+    let wanted = || all.mutants.iter().filter(|m| args.names.wants(&m.name));
+    let folder = folder(args.built.as_deref(), &scratch, "mutants", wanted().map(|m| m.name.as_str()))?;
     if args.built.is_none() {
         build(&root.join("harness/mutants/build"), &folder, None)?;
     }
     let plan = Plan { suite: Suite::Extreme, max_case: 1025, traps: false, seqs: Vec::new(), ..plan(Device::Cpu) };
     let mut bank = Bank::new(plan.seed);
     let (mut killed, mut wrong, mut equivalent, mut surprises) = (0, 0, 0, 0);
-    for mutant in all.mutants.iter().filter(|m| args.names.wants(&m.name)) {
+    for mutant in wanted() {
         let library = Library::of(&folder.join(format!("{}.so", mutant.name)));
         let graded = grade(&library, &mutant.name, &plan, &mut bank, &mut Ui::new(true));
         let dead = graded.verdict.exit_code != 0;

@@ -252,6 +252,24 @@ fn what_asks_for_nothing_is_no_pass() {
     assert!(code == 2 && said.contains("\"late_stream\" is the name of no"), "{code}:\n{said}");
 }
 
+/// What cannot be loaded ends as some candidates should, and as wrong blocks do.
+#[test]
+fn what_was_never_built_is_no_right_verdict() {
+    let folder = folder("never_built");
+    let here = folder.to_str().expect("a path in UTF-8").to_string();
+    let nowhere = format!("{here}/nowhere");
+    for (arguments, missing) in
+        [(&["redteam", "--device", "cpu", "no_solve"][..], "no_solve.so"), (&["mutants", "gelu_erf"], "gelu_erf.so")]
+    {
+        for (built, words) in [(&nowhere, "there is no such folder"), (&here, &*format!("there is no {missing} in it"))]
+        {
+            let (code, said) = graded(&[arguments, &["--built", built]].concat());
+            let words = format!("--built {built}: {words}");
+            assert!(code == 2 && said.contains(&words), "{arguments:?}: expected {words:?}, got {code}:\n{said}");
+        }
+    }
+}
+
 #[test]
 fn options_that_would_be_ignored_are_refused_or_told() {
     let folder = folder("ignored");
