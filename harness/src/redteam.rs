@@ -122,10 +122,10 @@ fn again(plan: &Plan, time: usize) -> Plan {
 }
 
 /// What every candidate of the red team goes through: all phases, short.
-fn plan(device: Device) -> Plan {
+fn plan(device: Device) -> Result<Plan, Failure> {
     let seed = rng::secret();
-    let gpu = Machine::gpu(Some(device)).ok().flatten().filter(|_| device == Device::Cuda);
-    Plan {
+    let gpu = Machine::gpu(Some(device))?.filter(|_| device == Device::Cuda);
+    Ok(Plan {
         device,
         api: Api::Solve,
         arch: None,
@@ -154,7 +154,7 @@ fn plan(device: Device) -> Plan {
         rates: gpu.as_ref().map(crate::floor::Rates::of),
         max_clock_mhz: gpu.as_ref().map(|g| g.max_clock_mhz),
         capability: gpu.map(|g| g.capability),
-    }
+    })
 }
 
 fn all_candidates() -> Result<Candidates, Failure> {
@@ -176,6 +176,8 @@ pub fn redteam(args: &Red) -> Result<Reason, Failure> {
 }
 
 fn grade_candidates(args: &Red, device: Device, all: &Candidates) -> Result<Reason, Failure> {
+    // What cannot run is not compiled.
+    let plan = plan(device)?;
     let root = root()?;
     let scratch = Scratch;
     let wanted = || all.candidates.iter().filter(|e| e.device == device && args.names.wants(&e.name));
@@ -184,7 +186,6 @@ fn grade_candidates(args: &Red, device: Device, all: &Candidates) -> Result<Reas
         let name = if device == Device::Cpu { "cpu" } else { "cuda" };
         build(&root.join("harness/redteam/build"), &folder, Some(name))?;
     }
-    let plan = plan(device);
     let mut bank = Bank::new(plan.seed);
     let (mut right, mut total, mut accepted, mut honest_ones) = (0, 0, 0, 0);
     say!("{:<28} {:>8} {:>4}  {:>6}  what was said", "candidate", "expected", "got", "s");
@@ -246,7 +247,7 @@ fn grade_mutants(args: &Wrong, all: &Mutants) -> Result<Reason, Failure> {
     if args.built.is_none() {
         build(&root.join("harness/mutants/build"), &folder, None)?;
     }
-    let plan = Plan { suite: Suite::Extreme, max_case: 1025, traps: false, seqs: Vec::new(), ..plan(Device::Cpu) };
+    let plan = Plan { suite: Suite::Extreme, max_case: 1025, traps: false, seqs: Vec::new(), ..plan(Device::Cpu)? };
     let mut bank = Bank::new(plan.seed);
     let (mut killed, mut wrong, mut equivalent, mut surprises) = (0, 0, 0, 0);
     for mutant in wanted() {

@@ -540,6 +540,9 @@ fn a_gpu_that_is_not_there_is_an_unfit_environment() {
         skipped("a GPU that is not there: this machine has one");
         return;
     }
-    let (code, said) = graded(&["nothing.so", "--device", "cuda"]);
-    assert!(code == 23 && (said.contains("no NVIDIA driver") || said.contains("CUDA_ERROR")), "{code}:\n{said}");
+    for arguments in [&["nothing.so", "--device", "cuda"][..], &["redteam", "--device", "cuda", "no_op"]] {
+        let (code, said) = graded(arguments);
+        assert!(code == 23 && (said.contains("no NVIDIA driver") || said.contains("CUDA_ERROR")), "{code}:\n{said}");
+        assert!(!said.contains("redteam/build"), "nothing is compiled: {said}");
+    }
 }
