@@ -145,10 +145,10 @@ pub struct Run {
     #[arg(long, value_name = "FILE", requires = "html")]
     pub peers: Option<PathBuf>,
     /// Keep this run under a name, or in a file
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = values::baseline)]
     pub save_baseline: Option<String>,
     /// Compare with a run that was kept
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = values::baseline)]
     pub baseline: Option<String>,
     /// Exit with 21 if anything is surely slower than the baseline by more than this
     #[arg(long, value_name = "PERCENT", value_parser = values::percent, requires = "baseline", conflicts_with = "no_timing")]

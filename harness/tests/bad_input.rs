@@ -53,7 +53,7 @@ fn every_bad_input_has_its_exit_code_and_its_words() {
     let short = ["--device", "cpu", "--suite", "official", "--max-case", "2", "--no-timing"];
     let (pipe, source_pipe) = (path("pipe.so"), path("pipe.cu"));
     assert!(Command::new("mkfifo").args([&pipe, &source_pipe]).status().expect("mkfifo").success());
-    let table: [(&[&str], i32, &str); 31] = [
+    let table: [(&[&str], i32, &str); 33] = [
         (&[&missing], 10, "cannot be loaded: No such file"),
         (&[&text], 10, "cannot be loaded: it is no library"),
         (&[&empty], 10, "cannot be loaded: it is no library"),
@@ -77,6 +77,8 @@ fn every_bad_input_has_its_exit_code_and_its_words() {
         (&[&honest, "--baseline", &baseline], 2, "is no report"),
         (&[&honest, "--baseline", &absent], 2, "is no report"),
         (&[&honest, "--baseline", &(here.clone() + "/")], 2, "Is a directory"),
+        (&[&honest, "--baseline", ".kept"], 2, "\".kept\" is no name"),
+        (&[&honest, "--save-baseline", ""], 2, "\"\" is no name"),
         (&[&honest, "--fail-on-regression", "2"], 2, "--baseline"),
         (&[&honest, "--seq", "0"], 2, "is no length"),
         (&[&honest, "--arch", "foo"], 2, "'foo' for '--arch <ARCH>'"),

@@ -60,6 +60,12 @@ pub fn percent(text: &str) -> Result<f64, String> {
     percent.ok_or_else(|| format!("{text:?} is no percentage from 0 on"))
 }
 
+/// The name of a run that is kept, or a path. Without a slash, what begins with a dot would be a file that nobody sees, if any.
+pub fn baseline(text: &str) -> Result<String, String> {
+    let is_one = text.contains('/') || !(text.is_empty() || text.starts_with('.'));
+    if is_one { Ok(text.into()) } else { Err(format!("{text:?} is no name: it is empty or begins with a dot")) }
+}
+
 /// How tests went.
 pub fn tests(text: &str) -> Result<Tests, String> {
     let counts: Result<Vec<usize>, _> = text.split(',').map(|count| count.trim().parse()).collect();
@@ -90,6 +96,16 @@ mod tests {
         }
         for bad in ["nan", "inf", "-1", "", "1%"] {
             assert!(percent(bad).is_err() && seconds(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_baseline_has_a_name() {
+        for good in ["kept", "kept.json", "v1.2", "./.kept", "../kept.json", "/tmp/"] {
+            assert_eq!(baseline(good).as_deref(), Ok(good));
+        }
+        for bad in ["", ".", "..", ".kept", ".json"] {
+            assert!(baseline(bad).is_err_and(|words| words.contains(&format!("{bad:?} is no name"))), "{bad}");
         }
     }
 
