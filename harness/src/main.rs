@@ -107,5 +107,9 @@ fn compare(args: &cli::Compare) -> Result<reason::Reason, reason::Failure> {
     for sentence in &compared.left_out {
         say!("not compared: {sentence}");
     }
+    // With a limit this is a failure, in words of its own.
+    if compared.comparisons.is_empty() && args.fail_on_regression.is_none() {
+        say!("nothing to compare: the two reports have no timing in common");
+    }
     versus::baseline::judge(&compared.comparisons, args.fail_on_regression).map(|()| reason::Reason::Pass)
 }

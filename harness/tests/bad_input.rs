@@ -273,6 +273,20 @@ fn what_was_never_built_is_no_right_verdict() {
 }
 
 #[test]
+fn two_reports_without_a_timing_in_common_are_told() {
+    let folder = folder("untimed");
+    let [honest, json] = [candidate("honest_plain", &folder), folder.join("r.json").display().to_string()];
+    let short = ["--device", "cpu", "--suite", "official", "--max-case", "1", "--no-timing", "--json", &json];
+    let (code, said) = graded(&[&[honest.as_str()], &short[..]].concat());
+    assert_eq!(code, 0, "{said}");
+    let nothing = "nothing to compare: the two reports have no timing in common";
+    let (code, said) = graded(&["compare", &json, &json]);
+    assert!(code == 0 && said.contains(nothing), "{code}:\n{said}");
+    let (code, said) = graded(&["compare", &json, &json, "--fail-on-regression", "5"]);
+    assert!(code == 2 && said.contains("cannot be answered") && !said.contains(nothing), "{code}:\n{said}");
+}
+
+#[test]
 fn options_that_would_be_ignored_are_refused_or_told() {
     let folder = folder("ignored");
     let file = folder.join("r").to_str().expect("a path in UTF-8").to_string();
