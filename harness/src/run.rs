@@ -172,8 +172,9 @@ impl Scratch {
 
     /// For an end that drops nothing.
     pub fn remove() {
-        let folder = MADE.lock().unwrap_or_else(PoisonError::into_inner).take();
-        folder.map(std::fs::remove_dir_all);
+        // Locked until it is gone: whoever ends the process meanwhile waits for that.
+        let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+        made.take().map(std::fs::remove_dir_all);
     }
 }
 
