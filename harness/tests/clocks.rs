@@ -34,7 +34,7 @@ fn times_are_by_the_graders_clock() {
     // By itself: it takes from all that it runs beside.
     let beside_a_hog = report(&[&of("honest_plain"), &of("hog_when_compared")], &folder);
     let upper = beside_a_hog["comparisons"][0]["high"].as_f64().expect("an interval");
-    // 0.94 to 0.97 where a rival is called beside it.
+    // 0.76 to 0.97 where a rival is called beside it (five runs, two processors), 1.19 and 1.27 where it is stopped.
     assert!(upper > 0.98, "{beside_a_hog}");
     // A third is what the clock of the one shows, and less what the other needs where it knows the answer.
     for (k, name) in others.iter().enumerate() {
