@@ -1,6 +1,6 @@
 //! cuda/ -> cubins and PTX -> images.rs; src/ -> solve.h; the build id; link arguments. Never asks a GPU.
 //!
-//! The suffix of a file in cuda/ is its architecture: `gemm_sm80.cu` becomes a cubin for sm_80 and, as that one is also the form that other GPUs
+//! The suffix of a file in cuda/ is its architecture: `gemm_qkv_sm80.cu` becomes a cubin for sm_80 and, as that one is also the form that other GPUs
 //! translate, PTX. SOLVE_CUDA_ARCHS="sm80 sm90a" narrows a build while working on some of them. nvcc's own dependency files say what to compile again.
 
 #[path = "src/dims.rs"]
@@ -129,7 +129,9 @@ impl Nvcc {
             match release_in(&said) {
                 Some(version) if version >= OLDEST_NVCC => return Self { path, version, said },
                 other => {
-                    let _ = write!(too_old, " (found {} {other:?})", path.display());
+                    let version = other
+                        .map_or("which names no release".into(), |version| format!("of version {}", dotted(version)));
+                    let _ = write!(too_old, " (found {}, {version})", path.display());
                 }
             }
         }
@@ -146,6 +148,9 @@ impl Nvcc {
         let is_command = name.components().count() == 1;
         let found = if is_command { on_path(name).find(|path| path.is_file()) } else { Some(name.to_owned()) };
         let Some(path) = found else { fail(&format!("libsolve: NVCC is {name:?}, which is no command on PATH")) };
+        if !path.is_file() {
+            fail(&format!("libsolve: NVCC is {name:?}, which is no file"));
+        }
         let said = version_of(&path);
         match release_in(&said) {
             Some(version) if version >= OLDEST_NVCC => Self { path, version, said },

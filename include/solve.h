@@ -196,11 +196,12 @@ extern "C" {
  * Runs the block once: output = block(x), x and output (seq_len, 768), weights SOLVE_WEIGHTS_LEN floats, seq_len 1 or more.
  *
  * With device pointers the work is enqueued on the legacy default stream of the device that holds them, which no graph can capture (a block's
- * calls can be), and solve returns without waiting;
- * only a call that takes memory may wait for those before it, and for those of blocks (the first, one of more tokens than any before, the first
- * that is misaligned or one of more tokens than any misaligned one before), and a call of another thread for that, or for one on host memory.
- * On Hopper a call of few tokens may begin while the kernel before it ends: solve_block_forward says when, and what follows from it. One of more than
- * 32 may be computed again, in exact, some milliseconds later, where a cooperative grid of another stream had left only a part of it a place.
+ * calls can be), and solve returns without waiting. But a call that takes memory (the first, one of more tokens than any before, the first that is
+ * misaligned, one of more tokens than any misaligned one before) may wait for all calls before it, those of blocks too; and a call waits while
+ * another thread is in such a one, or in one on host memory.
+ * On Hopper a call of few tokens may begin while the kernel before it ends: solve_block_forward says when, and what follows from it. Where a
+ * cooperative grid of another stream keeps the kernels of a call of more than 32 tokens from running whole, the call gives up after some
+ * milliseconds, and is computed again, in exact.
  * With host or managed pointers it returns when output is ready. Nothing about x, output or weights is remembered: weights rewritten in
  * place are seen by the next call. The outcome is in solve_last_status and solve_last_error of the same thread:
  * SOLVE_STATUS_NULL_POINTER, INVALID_ARGUMENT (seq_len below 1, or a device buffer shorter than its shape), MISALIGNED (not a multiple of 4),
@@ -265,15 +266,15 @@ solve_status solve_block_create(const float *weights,
  * is at most max_tokens.
  *
  * On a GPU: x and output are device or managed memory of the block's device. The work is enqueued on stream (a CUstream or cudaStream_t of
- * that device, null for the legacy default stream; not one of a green context). No memory of the library's is allocated, nothing waited for
- * but another thread's solve_block_create, solve that takes memory, first captured call, or call of this block on host memory, and a capturing
- * stream gets the work into its graph. Calls on one block run in the order in which they were made, whatever their streams, within one graph, too;
+ * that device, null for the legacy default stream; not one of a green context). The library allocates no memory. The call waits only while another thread is
+ * in solve_block_create, in a solve that takes memory, in the first captured call, or in a call of this block on host memory. In a capturing
+ * stream the work goes into its graph. Calls on one block run in the order in which they were made, whatever their streams, within one graph, too;
  * launches of a captured graph are ordered by whoever launches them, against each other and against other use of the block. The first call in a
  * process that is captured waits for what other blocks of the device, and solve, still have to do. Host memory is served too, but then the call
  * waits and must not be captured.
  * Calls of blocks that share a stream, and of solve with them, are faster than on streams of their own: those of at most 32 tokens by 1.4 us, solve of
- * 100 to 1024 tokens by 0.3 to 1.7 (H200). Behind calls on other streams that is so again, but only once until another block is created, when 64 calls
- * in a row came on one stream and the others' have ended. The first call on a second stream runs behind those that were enqueued on the first.
+ * 100 to 1024 tokens by 0.3 to 1.7 (H200). After calls on several streams that is so again once 64 calls in a row came on one and those on the others
+ * have ended; until another block is created this happens once. The first call on a second stream runs behind those that were enqueued on the first.
  * On Hopper a call of at most 32 tokens (in exact 16), of a block or of solve, or of at most 64 sequences of one token of a block that is not
  * exact, made right behind another one on its stream, begins while the kernel before it ends, at the device's highest priority, as long as
  * other streams have no calls of this library. It comes after all that kernel comes after; one that was launched with programmatic stream

@@ -62,7 +62,7 @@ pub enum Error {
     BadPointer { argument: &'static str, address: usize, access: &'static str, bytes: usize },
     #[error("out of memory: {bytes} bytes for {what}")]
     OutOfMemory { what: String, bytes: usize },
-    #[error("out of memory: {what}: {why}")]
+    #[error("out of resources: {what}: {why}")]
     Exhausted { what: &'static str, why: String },
     #[error("no usable GPU: {0}")]
     NoDevice(String),

@@ -74,8 +74,8 @@ struct DealtProducer {
     for (int i = 1; i <= parts; i++) {
       unsigned* flag = args.flags + share.number + i;
       for (uint32_t tries = 0; load_acquire(flag) == 0;) bound<MOST_TRIES>(++tries);
-      *flag = 0;
-      fence_async_global();
+      *flag = 0;             // for the next call: in this one nobody else looks at it
+      fence_async_global();  // the part was written by ordinary stores, and the copy engine reads it
       mbarrier_wait_or_fault(smem.empty(ring.stage), ring.parity ^ 1);
       mbarrier_expect(smem.k_full(ring.stage), PART_BYTES);
       bulk_load(smem.k(ring.stage), args.parts + static_cast<size_t>(share.number + i) * PART_BYTES, PART_BYTES, smem.k_full(ring.stage));

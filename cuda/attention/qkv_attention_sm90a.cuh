@@ -123,7 +123,7 @@ struct QkvAttention {
     for (int i = 2; i < HEAD_BLOCKS; i++, ring.advance()) {
       const int tile = (rank + i) % HEAD_BLOCKS;
       cluster_wait_or_fault(smem.published(tile), 0);
-      fence_async_global();
+      fence_async_global();  // the copy engine reads what the wait has acquired
       if (i == T::STAGES) leave_own();
       if (i >= T::STAGES) mbarrier_wait_or_fault(smem.empty(ring.stage), 0);
       load_keys(1, tile, smem.k(ring.stage), smem.k_full(ring.stage));

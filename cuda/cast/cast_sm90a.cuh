@@ -2,9 +2,9 @@
    Chunks 0..431 are W_qkv, ..575 W_attn, ..1151 W_fc, ..1727 W_proj; worker w of n takes first + w, first + w + n, ...
    One thread keeps a ring of 16 KB copies in flight, the other warps convert. The fp32 weights leave L2 first: without that, they push
    out x and the fp16 weights that the next kernels want (1.2 to 2 us of solve() at 1024 rows, H200). Only inputs are read, and the
-   destination has had its last reader before the chain of kernels began, so no worker waits for a predecessor. Only the last chunks of W_proj may
-   lie where W_qkv was, which pushes nothing out of L2; in the kernel of QKV and attention they wait for its blocks to have read that. Weights that are
-   not 16-byte aligned go by plain loads instead.
+   destination has had its last reader before the chain of kernels began, so no worker waits for a predecessor. But the last chunks of W_proj may lie
+   where W_qkv was, which pushes nothing out of L2: cast beside attention they wait for QKV's end, behind attention that has come, and in the kernel of QKV
+   and attention they wait for its blocks to have read W_qkv. Weights that are not 16-byte aligned go by plain loads instead.
    Limiter: what one multiprocessor draws from memory, and the converters' latency (H200: 50 to 70 KB/us of fp32). */
 #pragma once
 #include <cuda_fp16.h>

@@ -4,7 +4,7 @@
 #pragma once
 #include <cstdint>
 
-constexpr uint32_t MOST_TRIES = 1000000000;  // of a wait on what kernels before may take long for: minutes
+constexpr uint32_t MOST_TRIES = 1000000000;  // of a wait for what the kernels before may take long to do: minutes
 
 // PTX ISA 9.0, 9.7.9.11 st
 template <uint32_t MOST>

@@ -16,7 +16,7 @@ __device__ __forceinline__ void copy_async_arrive(uint32_t barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
-// Of what nobody writes while kernels run, in front of a wait
+// Of inputs, which no kernel writes: may stand in front of pdl_wait()
 __device__ __forceinline__ float load_input(const float* p) {
   float v;
   asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(v) : "l"(p));
@@ -36,7 +36,7 @@ __device__ __forceinline__ float4 fetch_4(const float* p) {
   return v;
 }
 
-// Behind the accumulators' last use: moved up across it, a batch of them would spill
+// Volatile, so that they stay behind the accumulators' last use: moved up across it, a batch of them would spill
 __device__ __forceinline__ float4 load_here_4(const float* p) {
   float4 v;
   asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(p));

@@ -19,8 +19,8 @@
 
 enum ExactPhases { EXACT_CAST = 1, EXACT_FORWARD = 2 };
 
-// What the exact kernel waits for before it reads the alarms. It starts when the last kernel in front lets it, behind the end of all others: UNKNOWN, that one
-// may raise some, so wait for its end; NONE, it raises none; STANDING, nor does it matter whether it has ended where none are raised.
+// What the exact kernel waits for before it reads the alarms. It starts when the last kernel in front lets it, behind the end of all others. UNKNOWN: for the
+// end of that one, which may raise some. NONE: for nothing, as it raises none. STANDING: the same, and where none are raised it ends without that one's end.
 enum Watchers { WATCHERS_STANDING = -2, WATCHERS_UNKNOWN = -1, WATCHERS_NONE = 0 };
 
 struct ExactArgs {

@@ -12,8 +12,8 @@
 
 namespace exact90 {
 
-/* BRINGING more warps bring the weights, unit by unit, into a place in shared memory, the next ones as soon as all threads have taken the last. Asked for by the
-   computing warps they hold these up, and rows and the grid barrier's word would wait behind them. */
+/* BRINGING more warps bring the weights, unit by unit, into a place in shared memory, the next ones as soon as all threads have taken the last. Asked for by
+   the computing warps they hold these up, and rows and the grid barrier's word would wait behind them. */
 template <int BRINGING>
 struct FewProducer {
   const ExactArgs& args;

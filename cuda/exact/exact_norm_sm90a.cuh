@@ -168,12 +168,12 @@ __device__ __forceinline__ void first_norm(const ExactArgs& args, Meanwhile mean
 /* Rows of residual + bias + the parts of a product. The residual of the first is asked for before the barrier behind the
    product, and that of each further one a row earlier. TOGETHER parts are on their way at a time. */
 template <int TOGETHER>
-struct Sums {
+struct PartialRows {
   const float* residual;
   Row next;
   int rows, lane, warp;
 
-  __device__ __forceinline__ Sums(const float* residual, int rows) : residual(residual), rows(rows) {
+  __device__ __forceinline__ PartialRows(const float* residual, int rows) : residual(residual), rows(rows) {
     const int thread = thread_index();
     lane = thread % 32, warp = thread / 32;
     prefetch(crew.rank + warp * crew.size);
@@ -207,7 +207,7 @@ template <class Enter>
 __device__ __forceinline__ void second_norm(const ExactArgs& args, int splits, float scale, Enter enter) {
   const Memory memory(args);
   const float* vectors = memory.vectors();
-  Sums<2> sums(args.x, args.rows);
+  PartialRows<2> sums(args.x, args.rows);
   const Norm norm(vectors + V_GAMMA2, vectors + V_BETA2, true, sums.lane);
   each_row(memory.rows, sums.warp, enter, [&](int row, int dry) {
     if (row >= args.rows) {
@@ -227,7 +227,7 @@ __device__ __forceinline__ void second_norm(const ExactArgs& args, int splits, f
 template <class Enter>
 __device__ __forceinline__ void finish_rows(const ExactArgs& args, int splits, Enter enter) {
   const Memory memory(args);
-  Sums<4> sums(memory.x1(), args.rows);
+  PartialRows<4> sums(memory.x1(), args.rows);
   each_row(args.rows, sums.warp, enter, [&](int row, int dry) {
     const Row sum = sums.of(row, memory.vectors() + V_B_PROJ, memory.partial(), static_cast<size_t>(memory.rows) * D, splits, dry);
     float* to = args.output + static_cast<size_t>(row) * D + 4 * sums.lane;

@@ -10,7 +10,7 @@
 
 struct Wake {
   ExactArgs exact;
-  cudaGraphDeviceNode_t node;  // or null: it does not sleep
+  cudaGraphDeviceNode_t node;  // the exact kernel's, which sleeps
   unsigned* awake;             // 0 while the node is disabled
 };
 static_assert(sizeof(Wake) == 88 && sizeof(ExactArgs) == 72);  // as src/cuda/exact/sleep.rs puts them together

@@ -20,11 +20,11 @@ __device__ __forceinline__ float gelu_tanh(float x) {
 }
 
 // What finish() gets: C + bias, or C to which it adds the biases, or C that it scales first
-enum Sums { WITH_BIAS, WITHOUT_BIAS, UNSCALED };
+enum Biases { WITH_BIAS, WITHOUT_BIAS, UNSCALED };
 
-template <class S, bool GELU, Sums SUMS = WITH_BIAS, bool LONGEST = false>
+template <class S, bool GELU, Biases BIASED = WITH_BIAS, bool LONGEST = false>
 struct HalfEpilogue : GemmEpilogue {
-  static constexpr bool BEGINS = SUMS == WITH_BIAS, HELPED = SUMS == UNSCALED;
+  static constexpr bool BEGINS = BIASED == WITH_BIAS, HELPED = BIASED == UNSCALED;
   static constexpr int COLUMNS = S::BN % 64 == 0 || S::TRANSPOSED ? 64
                                  : S::BN % 32 == 0                ? 32
                                                                   : 16;  // of a box; those of 16 lie as they are
@@ -36,7 +36,7 @@ struct HalfEpilogue : GemmEpilogue {
   static constexpr int AHEAD = BEGINS ? 0 : S::BN <= 192 && S::BM <= 128 ? BOXES : 1;
   static constexpr bool HOLDS_BIASES = HELPED && AHEAD == BOXES;
   static constexpr int RESTS = 4 * S::WARPGROUPS * BOXES * BOX_BYTES, STAGING = RESTS + 4 * S::WARPGROUPS * 32 * REST;
-  // Where there is no room for all biases: one tile's, which come with the rows' factors, or where there are none no biases, read where they lie
+  // Where there is no room for all biases: those of one tile, which come with the rows' factors; without factors none, they are read where they lie
   static constexpr bool FULL = S::BM == 192 && S::N == FFN, HELPS_BIASES = FULL && HELPED, UNSTAGED = FULL && !HELPED;
   static constexpr int BIASES = UNSTAGED ? 0 : FULL ? S::BN : S::N;
   static constexpr int FACTORS = STAGING + BIASES * 4;
@@ -164,8 +164,8 @@ struct HalfEpilogue : GemmEpilogue {
       float x[4] = {c[0], c[1], c[2], c[3]};
 #pragma unroll
       for (int i = 0; i < 4; i++) {
-        if (SUMS == WITHOUT_BIAS) x[i] += i % 2 == 0 ? bias[u].x : bias[u].y;
-        if (SUMS == UNSCALED) x[i] = fmaf(x[i], factor[i / 2], i % 2 == 0 ? bias[u].x : bias[u].y);
+        if (BIASED == WITHOUT_BIAS) x[i] += i % 2 == 0 ? bias[u].x : bias[u].y;
+        if (BIASED == UNSCALED) x[i] = fmaf(x[i], factor[i / 2], i % 2 == 0 ? bias[u].x : bias[u].y);
       }
       if (GELU)
         for (float& e : x) e = gelu_tanh(e);

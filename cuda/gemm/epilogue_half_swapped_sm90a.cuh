@@ -4,10 +4,10 @@
 #pragma once
 #include "gemm/epilogue_half_sm90a.cuh"
 
-template <class S, bool GELU, Sums SUMS = WITH_BIAS, bool LONGEST = false>
+template <class S, bool GELU, Biases BIASED = WITH_BIAS, bool LONGEST = false>
 struct SwappedHalfEpilogue : GemmEpilogue {
-  static_assert(SUMS != WITHOUT_BIAS, "which no swapped tile has");
-  static constexpr bool BEGINS = SUMS == WITH_BIAS, HELPED = SUMS == UNSCALED;
+  static_assert(BIASED != WITHOUT_BIAS, "which no swapped tile has");
+  static constexpr bool BEGINS = BIASED == WITH_BIAS, HELPED = BIASED == UNSCALED;
   static constexpr int BOXES = S::BM % 32 == 0 ? 2 : S::BM % 48 == 0 ? 3 : 1, HIGH = S::BM / BOXES, BOX_BYTES = HIGH * 128;
   static constexpr int FACTORS = S::WARPGROUPS * BOXES * BOX_BYTES;
   static constexpr int SHARED_BYTES = FACTORS + (HELPED ? 4 * S::BM : 0);
@@ -100,7 +100,7 @@ struct SwappedHalfEpilogue : GemmEpilogue {
   // A group of eight rows, of the tile the one `row` and on: those of the lane's first column, and of its second
   __device__ void turn(const float* d, int row, uint32_t& low, uint32_t& high) const {
     float x[4] = {d[0], d[1], d[2], d[3]};
-    if (SUMS == UNSCALED) {
+    if (BIASED == UNSCALED) {
       const float2 factor = load_shared_2(factors + (row + threadIdx.x % 4 * 2) * 4);
 #pragma unroll
       for (int i = 0; i < 4; i++) x[i] = fmaf(x[i], i % 2 == 0 ? factor.x : factor.y, biases[i / 2]);

@@ -57,7 +57,7 @@ struct SplitEpilogue {
     const float4 biases = load_here_4(bias + piece_column(n));
     fence_async_shared();
     cluster_wait();  // every block of the cluster has its barriers
-    named_barrier_sync(3, 128);
+    named_barrier_sync(3, 128);  // all parts are laid down and fenced: one thread may copy them
     if (threadIdx.x == 0) {
 #pragma unroll
       for (int i = 1; i < S::SPLITS; i++) {

@@ -1,5 +1,5 @@
 /* f(rows, 3072) fp16 = gelu_tanh(h(rows, 768) W_fc + b_fc).
-   grid: as few blocks as take the tiles in as many rounds, each every grid-th tile; 128 x 192 tiles make 128 blocks at 1024 rows, 128 x 128 tiles 120 at 640,
+   grid: as few blocks as need no more rounds, each takes every grid-th tile; 128 x 192 tiles make 128 blocks at 1024 rows, 128 x 128 tiles 120 at 640,
    192 x 192 tiles 128 at 1536. Swapped tiles, of 128 columns, make two waves of 132 blocks or four, or three of 128, where these would make more or longer
    ones, and one of 120 at 641 to 800 rows; of 192 columns, one of 128 at 1025 to 1280, two at 2113 to 2304 and three at 3169 to 3456.
    From the caller's weights three warps more may cast the last of W_proj meanwhile (cast/cast_loads_sm90a.cuh): 257 to 448 and 577 to 896 rows.

@@ -172,6 +172,7 @@ __device__ __forceinline__ void multiply_tile(float (&d)[S::SUMS], Ring<S::STAGE
     wgmma_commit();
     under(k_block);
     wgmma_wait<1>();
+    // One thread for its warpgroup, whose warps' products end together, as CUTLASS's pipelines take for granted, too
     if (k_block > 0 && releases) mbarrier_arrive(empty + 8 * previous);
     previous = at.stage;
     at.advance();
@@ -264,7 +265,7 @@ __device__ __forceinline__ void gemm(const CUtensorMap* a, const CUtensorMap* b,
       if constexpr (Epilogue::BEGINS) epilogue.begin(d, n);
       if (warp == 0 && tile == block) {
         pdl_wait();
-        if (lane == 0) mbarrier_arrive(ended);
+        if (lane == 0) mbarrier_arrive(ended);  // for pause(): the producer cannot ask whether the predecessor has ended, only wait for it
       }
       const auto under = [&](int k_block) {
         if (Epilogue::PREPARES == UNDER_FIRST_PRODUCTS && k_block == 1) epilogue.prepare(row, n);

@@ -14,7 +14,8 @@ struct Bystander {
     index = spare > 0 ? static_cast<int>(blockIdx.x) - busy : blockIdx.x, count = spare > 0 ? spare : grid;
   }
 
-  // x before output, which may be the same, is written: this block's part of output's input is sent later.
+  // Of x, before output is written, which may be its memory: no block writes any before all have sent their part, and
+  // this one's comes later.
   __device__ __forceinline__ void save(const float* x, float* to, int rows) const {
     if (index < 0) return;
     for (int i = index * THREADS + threadIdx.x; i < rows * D / 4; i += count * THREADS)

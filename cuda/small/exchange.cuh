@@ -26,8 +26,8 @@ __device__ __forceinline__ float4 floats(uint4 v) {
   return make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w));
 }
 
-/* What launches before this one were, launches and watched ones; and what this one was, when all threads of the block
-   have asked. C: its Cut */
+/* How many launches there were before this one, and how many of them watched. note_call() adds this one, when all
+   threads of the block have asked. C: its Cut */
 __device__ __forceinline__ uint2 calls_before(const Workspace& workspace) {
   return load_strong_pair(&workspace.epoch[blockIdx.x]);
 }

@@ -42,7 +42,7 @@ class Verdict {
     for (uint32_t polls = 0; (blocks = load_strong_word(counted)) % WATCHED_RAISED != gridDim.x; ++polls)
       if (polls > PATIENCE) __trap();
     if (blocks < WATCHED_RAISED) return false;
-    __threadfence();
+    __threadfence();  // the looks were relaxed: only who must read the alarms acquires
     bool raised;
     return must_rescue(alarms(), call.rule, raised);
   }

@@ -143,7 +143,7 @@ pub fn file(gpu: &str, folder: &Path) -> PathBuf {
 
 fn build_id(loaded: &Loaded) -> Result<String, Failure> {
     let id = loaded.build_id.clone();
-    id.ok_or_else(|| Failure::new(Reason::Usage, "a record needs a library with a build id"))
+    id.ok_or_else(|| Failure::new(Reason::Usage, "the library has no build id (solve_build_id), which a record needs"))
 }
 
 fn speeds(c: &Candidate) -> Vec<Speed> {

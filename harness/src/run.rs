@@ -200,9 +200,10 @@ pub fn candidates(args: &Calls) -> Result<Vec<(String, PathBuf)>, Failure> {
 
 /// This project's library: beside the harness in a bundle, and in a build folder too.
 pub fn own_library() -> Result<PathBuf, Failure> {
-    let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join("libsolve.so")));
-    let found = beside.filter(|path| path.exists());
-    found.ok_or_else(|| Failure::new(Reason::Load, "no libsolve.so beside the harness: name a library to grade"))
+    let folder = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned())).unwrap_or_default();
+    let missing = || format!("no libsolve.so beside the harness in {}: name a library to grade", folder.display());
+    let found = Some(folder.join("libsolve.so")).filter(|path| path.exists());
+    found.ok_or_else(|| Failure::new(Reason::Load, missing()))
 }
 
 #[cfg(test)]

@@ -132,7 +132,7 @@ fn a_record_of_another_library_is_refused_at_once() {
     let to = to.to_str().expect("a path in UTF-8");
     for (library, words) in [
         (&compiled("other", &source, &folder), "(build ab) is not of this tree"),
-        (&candidate("honest_plain", &folder), "needs a library with a build id"),
+        (&candidate("honest_plain", &folder), "has no build id (solve_build_id), which a record needs"),
     ] {
         let (code, said) = graded(&[library, "--device", "cpu", "--record", "--record-to", to]);
         assert!(code == 2 && said.contains(words) && !said.contains("correctness"), "{code}:\n{said}");

@@ -221,7 +221,7 @@ pub fn sleep(device: &Device, shape: Shape, steps: usize) -> Option<Sleep> {
     if shape.prepared || !shape.guarded || !device.nodes_wake || shape.rows() <= hopper::plan::FEW_ROWS {
         return None;
     }
-    // As soon as all alarms are raised: by FC, or in front of it and of the last product.
+    // Behind what raises the last alarms in front of proj: FC where it raises any, else the attention projection.
     let waker = match shape.rows() {
         rows if hopper::plan::fc_watches(kernels.chip, rows) => Waker::Beside(kernels.wake, steps - 3),
         _ => Waker::Ahead(kernels.wake, steps - 4),

@@ -51,8 +51,8 @@ impl Driver {
             return Err(Error::NoDevice("this build has no GPU code".into()));
         }
         check_descriptors()?;
-        // Before cudarc takes the first libcuda.so of the path, which may be the toolkit's stub, for whoever in this process asks for the driver by the name that
-        // NVIDIA's own libraries use. SAFETY: what a driver does when it is loaded. It stays.
+        // Before cudarc takes the first libcuda.so of the path, which may be the toolkit's stub, for whoever in this process asks for the driver by the name
+        // that NVIDIA's own libraries use. SAFETY: what a driver does when it is loaded. It stays.
         let driver = unsafe { Library::new("libcuda.so.1") }.map(ManuallyDrop::new).ok();
         // SAFETY: only asks the loader.
         if !unsafe { sys::is_culib_present() } {
@@ -64,7 +64,10 @@ impl Driver {
                 let text = "libcuda.so is the CUDA toolkit's stub, and hides the driver: take its folder out of LD_LIBRARY_PATH";
                 return Err(Error::Unsupported(text.into()));
             }
-            sys::CUresult::CUDA_ERROR_NO_DEVICE | sys::CUresult::CUDA_ERROR_STUB_LIBRARY => {
+            sys::CUresult::CUDA_ERROR_STUB_LIBRARY => {
+                return Err(Error::NoDevice("no NVIDIA driver was found, only the CUDA toolkit's stub of it".into()));
+            }
+            sys::CUresult::CUDA_ERROR_NO_DEVICE => {
                 return Err(Error::NoDevice("the NVIDIA driver sees no GPU".into()));
             }
             result => check("cuInit", result)?,
@@ -78,7 +81,9 @@ impl Driver {
         check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&mut count) })?;
         let capabilities = (0..count).map(Device::capability_of).collect::<Result<Vec<_>, _>>()?;
         if !capabilities.iter().any(|&capability| Arch::ALL.into_iter().any(|arch| arch.runs_on(capability))) {
-            let text = format!("GPUs of compute capabilities {capabilities:?} run none of this build's kernels");
+            let capabilities: Vec<_> = capabilities.iter().map(|(major, minor)| format!("{major}.{minor}")).collect();
+            let capabilities = capabilities.join(", ");
+            let text = format!("GPUs of compute capabilities {capabilities} run none of this build's kernels");
             return Err(Error::NoDevice(text));
         }
         let slot = |capability| Slot { capability, device: RwLock::default() };
@@ -90,7 +95,7 @@ impl Driver {
     pub fn device(&'static self, ordinal: usize) -> Result<&'static Device, Error> {
         let Some(slot) = self.devices.get(ordinal) else {
             let have = self.devices.len();
-            return Err(Error::NoDevice(format!("device {ordinal} was asked for, the driver sees {have}")));
+            return Err(Error::NoDevice(format!("options->device is {ordinal}, the driver sees {have} of them")));
         };
         let of_use = |device: &Option<&'static Device>| device.filter(|device| !device.is_reset());
         if let Some(device) = of_use(&slot.device.read().unwrap_or_else(PoisonError::into_inner)) {
@@ -181,7 +186,7 @@ pub fn check(what: &'static str, result: sys::CUresult) -> Result<(), Error> {
         return Ok(());
     }
     if result == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
-        return Err(Error::Exhausted { what, why: "the CUDA driver finds no more of it".into() });
+        return Err(Error::Exhausted { what, why: "the CUDA driver is out of memory".into() });
     }
     let mut text = ptr::null();
     // SAFETY: writes a pointer to a static string, or null for an unknown error.

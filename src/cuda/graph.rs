@@ -161,7 +161,7 @@ pub unsafe fn run_steps(steps: &[Step], stream: Stream) -> Result<(), Error> {
     steps.iter().try_for_each(|step| unsafe { launch(step, stream) })
 }
 
-/// A chain of launches, without an exact kernel that sleeps, and with what wakes it.
+/// A chain of launches. Where an exact kernel sleeps behind it, `steps` has what wakes that in its place.
 struct Graph {
     device: &'static Device,
     steps: Vec<Step>,

@@ -4,7 +4,7 @@ use super::arch::Arch;
 
 /// One file of `cuda/` compiled to one form.
 pub struct Image {
-    /// File name without its ending, such as `gemm_sm80`.
+    /// File name without its ending, such as `gemm_qkv_sm80`.
     pub name: &'static str,
     /// The architecture in that name.
     pub arch: Arch,

@@ -1,5 +1,5 @@
 //! Who launches grids on a device, and on which streams. While that is one stream, grids of this library come one after the other, and a kernel whose blocks
-//! wait for others needs no cooperative launch (`Kernel::residency`).
+//! wait for others needs no cooperative launch (`Kernel::residency` in `hopper/plan/mod.rs`).
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

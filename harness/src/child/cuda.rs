@@ -89,10 +89,10 @@ impl Cuda {
         check(unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, floats * 4, stream) }, "cuMemcpyDtoDAsync")
     }
 
-    /// The calls themselves; returns when the last one has returned.
-    fn run(&self, candidate: &Candidate, call: &Call) -> Result<i32, Failure> {
+    /// The calls themselves; returns when the last one has returned, with what the candidate said to the first that it refused.
+    fn run(&self, candidate: &Candidate, call: &Call) -> Result<Result<(), String>, Failure> {
         let weights = self.at(call.weights);
-        let mut status = 0;
+        let mut accepted = Ok(());
         let mut patches = call.patches.iter().peekable();
         for i in 0..call.repeat {
             while let Some(p) = patches.next_if(|p| p.before <= i) {
@@ -100,8 +100,9 @@ impl Cuda {
             }
             let [x, output] = call.places(i).map(|place| self.at(place));
             // SAFETY: the grader placed three buffers of the right sizes there.
-            status |=
+            let called =
                 unsafe { candidate.call(x as *const f32, output as *mut f32, weights as *const f32, call.seq as i32) };
+            accepted = accepted.and(called);
             if call.wait_each {
                 gpu::synchronize()?;
             }
@@ -109,7 +110,7 @@ impl Cuda {
         for p in patches {
             self.copy(p.to, p.from, p.len)?;
         }
-        Ok(status)
+        Ok(accepted)
     }
 }
 
@@ -137,7 +138,7 @@ impl Worker for Cuda {
             self.clock.start()?;
         }
         let start = Instant::now();
-        let status = self.run(candidate, call)?;
+        let accepted = self.run(candidate, call)?;
         called.host_us = start.elapsed().as_secs_f64() * 1e6;
         if spin {
             self.clock.end()?;
@@ -151,9 +152,7 @@ impl Worker for Cuda {
         if let Some(trace) = &self.trace {
             called.kernels = trace.kernels()?;
         }
-        if status != 0 {
-            return Err(Failure::new(Reason::CudaError, format!("solve_block_forward returned status {status}")));
-        }
+        accepted.map_err(|why| Failure::new(Reason::CudaError, why))?;
         if spin {
             called.device_us = Some(self.clock.elapsed_us()?);
             let [first, last] = self.clock.stamps()?;

@@ -142,28 +142,30 @@ impl Candidate {
         } else {
             return Ok(());
         };
-        if status == 0 { Ok(()) } else { Err(self.refused(what, status)) }
+        self.accepted(what, status).map_err(|why| Failure::new(Reason::CudaError, why))
     }
 
-    fn refused(&self, what: &str, status: c_int) -> Failure {
-        let words = text(self.error).unwrap_or_default();
-        Failure::new(Reason::CudaError, format!("{what} returned status {status}: {words}"))
+    /// What the candidate says to a status that is not 0.
+    fn accepted(&self, what: &str, status: c_int) -> Result<(), String> {
+        if status == 0 {
+            return Ok(());
+        }
+        Err(format!("{what} returned status {status}: {}", text(self.error).unwrap_or_default()))
     }
 
-    /// One call.
+    /// One call, or why a handle refused it.
     ///
     /// # Safety
     /// The pointers are valid for a block of `seq` tokens.
-    pub unsafe fn call(&self, x: *const f32, output: *mut f32, weights: *const f32, seq: c_int) -> c_int {
-        match &self.block {
-            // SAFETY: the caller's promise, and a handle from create.
-            Some(block) => unsafe { (block.forward)(block.handle, x, output, 1, seq, std::ptr::null_mut()) },
-            None => {
-                // SAFETY: the caller's promise.
-                unsafe { (self.solve)(x, output, weights, seq) };
-                0
-            }
-        }
+    pub unsafe fn call(&self, x: *const f32, output: *mut f32, weights: *const f32, seq: c_int) -> Result<(), String> {
+        let Some(block) = &self.block else {
+            // SAFETY: the caller's promise.
+            unsafe { (self.solve)(x, output, weights, seq) };
+            return Ok(());
+        };
+        // SAFETY: the caller's promise, and a handle from create.
+        let status = unsafe { (block.forward)(block.handle, x, output, 1, seq, std::ptr::null_mut()) };
+        self.accepted("solve_block_forward", status)
     }
 
     /// What the candidate reports about its last call, where that is an error.

@@ -18,8 +18,8 @@ const SKIPPED: f64 = 0.85;
 /// Rounds that must all look odd before anything is said.
 const ROUNDS: u64 = 3;
 
-/// Runs of calls back to back, or each waited for, take the same time whether their inputs change or not. `content`: new itself, as who knows the last inputs of
-/// a run could leave out all calls on others.
+/// Runs of calls back to back, or each waited for, take the same time whether their inputs change or not. `content`: new itself, as who knows the last inputs
+/// of a run could leave out all calls on others.
 pub fn same_time(
     rig: &mut Rig,
     content: &Content,

@@ -84,7 +84,7 @@ pub const WORDS: usize = 9;
 pub enum Behind {
     /// Kernels that know nothing of griddepcontrol, or nothing.
     Anything,
-    /// A kernel that looks at the alarms and, where it must, computes again itself: so it never is.
+    /// A kernel that looks at the alarms and, where it must, computes again itself: the exact one is not launched.
     Itself,
     /// A chain whose last kernel raises none, so that they can be read while it works.
     Settled,

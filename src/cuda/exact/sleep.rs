@@ -1,9 +1,10 @@
 //! How the exact kernel of a graph of `solve()` on Hopper sleeps: as a node that is disabled, until a kernel of the graph has found alarms and enables it
 //! (cuda/exact/wake_sm90a.cuh). So a call without alarms does not wait for its launch.
 
+use super::WORDS;
 use crate::cuda::launch::{Arguments, Edge, Function, Residency, Step};
 
-/// How the exact kernel of a graph sleeps: as a node that is disabled, until a kernel of the graph has found alarms and enables it.
+/// Of one graph.
 #[derive(Clone, Copy)]
 pub struct Sleep {
     /// Blocks of the exact kernel, which starts when the chain has ended.
@@ -50,7 +51,8 @@ fn wake(function: Function, arguments: Arguments) -> Step {
 /// A launch of the same kernel that is never to run.
 #[must_use]
 pub fn idle(function: Function) -> Step {
-    wake(function, Arguments::new().words(&[0; 11]))
+    // ExactArgs, the node and where it is noted whether that is awake
+    wake(function, Arguments::new().words(&[0; WORDS + 2]))
 }
 
 #[cfg(test)]

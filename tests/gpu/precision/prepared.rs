@@ -57,8 +57,8 @@ pub fn shifted_rows(arch: Arch) {
     }
 }
 
-/// Up to eight rows a Hopper GPU hardly loses anything of what LayerNorms give. Weights are such that it would be one of two errors of the same size: beside the
-/// hidden layer's, or beside the merged matrix's of single tokens.
+/// Up to eight rows a Hopper GPU hardly loses anything of what LayerNorms give. Weights are such that it would be one of two errors of the same size: beside
+/// the hidden layer's, or beside the merged matrix's of single tokens.
 pub fn few_rows(arch: Arch) {
     let x = Random::new(97).uniforms(9 * D);
     let without = |param: Param| {

@@ -8,7 +8,7 @@ use crate::cuda::block::Gemm;
 pub const ROWS: usize = 64;
 
 /// Warps of a block that convert weights, and watch them.
-const CONVERTERS: u32 = 8;
+pub(super) const CONVERTERS: u32 = 8;
 
 /// The tile that this product's kernel is compiled for.
 #[must_use]

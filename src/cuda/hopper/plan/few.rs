@@ -56,9 +56,9 @@ pub const FEW: [FewTile; 6] = [
 ];
 /// Those that compute in fp32.
 pub const FEW_IN_FP32: [FewTile; 2] = [FewTile { rows: 1, single: true }, FewTile { rows: 8, single: false }];
-/// Bytes of shared memory: where a call is computed again, that needs the most, else fp32 weights.
+/// Bytes of shared memory of those with fp16 operands: what computing a call again takes.
 pub const FEW_SHARED: u32 = 217_104;
-#[allow(missing_docs, reason = "see above")]
+/// Bytes of shared memory of those in fp32: what their weights take.
 pub const FEW_IN_FP32_SHARED: u32 = 230_912;
 /// Most rows for which these are the faster ones in fast and auto: two take 9.6 us with fp16 operands and 10.5 in fp32 (H200, lab builds of 2026-11-29).
 const FAST_IN_FP32: usize = 1;

@@ -46,9 +46,9 @@ pub struct Chip {
 /// Rows up to which the one resident kernel is the faster way, but for single tokens of a handle ([`is_few`]); measured on an H200.
 pub const FEW_ROWS: usize = 32;
 
-/// Rows up to which all products read the caller's fp32 weights, and QKV and FC do; measured on an H200 and on an H100.
+/// Rows up to which all products read the caller's fp32 weights; measured on an H200 and on an H100.
 pub const DIRECT_ROWS: usize = direct::ROWS;
-#[allow(missing_docs, reason = "see above")]
+/// Rows up to which QKV and FC do; measured there, too.
 pub const SHARED_ROWS: usize = 256;
 
 /// A compiled kernel. `CastLayernorm` is the first of a call from the caller's weights, `LayernormVectors` where nothing is cast beside it, `Layernorm` of a

@@ -1,6 +1,7 @@
 //! The matrix products for two tiles of rows that read fp32 weights as the caller stores them: the two blocks of a cluster convert half of a tile's weights
 //! each.
 
+use super::direct::CONVERTERS;
 use super::{CHUNKS, CHUNKS_ATTN, CHUNKS_PROJ, CHUNKS_QKV, Chip, FEWEST_WORKERS, Kernel, Launch, NOTHING, count};
 use crate::cuda::block::Gemm;
 
@@ -33,9 +34,9 @@ pub const SHARED: [SharedTile; 4] = [
     SharedTile { gemm: Gemm::Fc, m: 128, n: 64, shared: 230_944 },
 ];
 
-/// Chunks that each SM that QKV leaves idle casts meanwhile: W_attn's, which are all cast there in any case, and for the rest W_proj's. 0 is W_attn's alone. At
-/// 65 to 104 rows nine are worth 0.1 to 0.5 us, from 105 on more than W_attn's gained nothing (H200, H100); at 129 to 256 with twelve attention starts 1.0 later
-/// (H100).
+/// Chunks that each SM that QKV leaves idle casts meanwhile: W_attn's, which are all cast there in any case, and for the rest W_proj's. 0 is W_attn's alone.
+/// At 65 to 104 rows nine are worth 0.1 to 0.5 us, from 105 on more than W_attn's gained nothing (H200, H100); at 129 to 256 with twelve attention starts 1.0
+/// later (H100).
 const fn chunks_beside_qkv(rows: usize) -> u32 {
     match rows {
         0..=104 => 9,
@@ -46,9 +47,6 @@ const fn chunks_beside_qkv(rows: usize) -> u32 {
 
 /// Blocks of a cluster.
 const BLOCKS: usize = 2;
-/// Warps of a block that convert weights, and watch them.
-const CONVERTERS: u32 = 8;
-
 /// The launch of this form.
 #[must_use]
 pub fn shared(form: usize) -> Launch {
