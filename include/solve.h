@@ -201,7 +201,7 @@ extern "C" {
  * another thread is in such a one, or in one on host memory.
  * On Hopper a call of few tokens may begin while the kernel before it ends: solve_block_forward says when, and what follows from it. Where a
  * cooperative grid of another stream keeps the kernels of a call of more than 32 tokens from running whole, the call gives up after some
- * milliseconds, and is computed again, in exact.
+ * milliseconds, and is computed again, in exact, by as many multiprocessors as it gets.
  * With host or managed pointers it returns when output is ready. Nothing about x, output or weights is remembered: weights rewritten in
  * place are seen by the next call. The outcome is in solve_last_status and solve_last_error of the same thread:
  * SOLVE_STATUS_NULL_POINTER, INVALID_ARGUMENT (seq_len below 1, or a device buffer shorter than its shape), MISALIGNED (not a multiple of 4),
@@ -274,7 +274,8 @@ solve_status solve_block_create(const float *weights,
  * waits and must not be captured.
  * Calls of blocks that share a stream, and of solve with them, are faster than on streams of their own: those of at most 32 tokens by 1.4 us, solve of
  * 100 to 1024 tokens by 0.3 to 1.7 (H200). After calls on several streams that is so again once 64 calls in a row came on one and those on the others
- * have ended; until another block is created this happens once. The first call on a second stream runs behind those that were enqueued on the first.
+ * have ended; until another block is created this happens once, and where calls have been captured it does not. The first call on a second stream
+ * runs behind those that were enqueued on the first.
  * On Hopper a call of at most 32 tokens (in exact 16), of a block or of solve, or of at most 64 sequences of one token of a block that is not
  * exact, made right behind another one on its stream, begins while the kernel before it ends, at the device's highest priority, as long as
  * other streams have no calls of this library. It comes after all that kernel comes after; one that was launched with programmatic stream

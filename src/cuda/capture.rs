@@ -7,7 +7,6 @@ use cudarc::driver::sys;
 use super::block::{self, Buffers, Shape};
 use super::device::Device;
 use super::driver::check;
-use super::event::Event;
 use super::launch::{Edge, launch, raw};
 use crate::error::Error;
 use crate::options::Stream;
@@ -20,41 +19,50 @@ pub fn is_capturing(stream: Stream) -> Result<bool, Error> {
     Ok(status != sys::CUstreamCaptureStatus_enum::CU_STREAM_CAPTURE_STATUS_NONE)
 }
 
-/// Captures under way of which a block knows its latest call: of more, those it served the longest ago are forgotten.
+/// Captures of which a block knows its latest call: of more, those it served the longest ago are forgotten.
 const KEPT: usize = 16;
 
-/// The latest call of a block in each capture, the latest of all first. Streams of one capture that fork know nothing of each other, so the block's next call
-/// is told to follow.
+/// The latest call of a block in each capture, the latest of all first. Streams of one capture that fork know nothing of each other, nor do captures into one
+/// graph, so the block's next call is told to follow.
 #[derive(Default)]
 pub struct Latest(Vec<End>);
 
 struct End {
-    /// The capture's number.
-    capture: u64,
+    graph: Graph,
     stream: Stream,
-    event: Event,
+    /// Those that end the call.
+    nodes: Vec<sys::CUgraphNode>,
+}
+
+// SAFETY: nodes of a graph of the caller's, by which a call there may be ordered from any thread.
+unsafe impl Send for End {}
+
+/// A graph that is being captured. Its address may be another's later, its number never is, and is the same in all captures into it (driver 580).
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Graph {
+    number: u64,
+    address: usize,
 }
 
 impl Latest {
     /// What is enqueued on the stream from now on runs after the latest call in the same graph.
     pub fn precede(&self, stream: Stream) -> Result<(), Error> {
-        let capture = info(stream)?.0;
-        match self.0.iter().find(|end| end.capture == capture) {
-            Some(end) if end.stream != stream || stream == Stream::PER_THREAD => end.event.precede(stream),
-            _ => Ok(()),
+        let (graph, before) = info(stream)?;
+        let Some(end) = self.0.iter().find(|end| end.graph == graph) else { return Ok(()) };
+        let follows = end.stream == stream && stream != Stream::PER_THREAD && !before.is_empty();
+        if follows {
+            return Ok(());
         }
+        let mut nodes: Vec<_> = end.nodes.iter().copied().filter(|node| !before.contains(node)).collect();
+        if nodes.is_empty() { Ok(()) } else { follow_also(stream, &mut nodes) }
     }
 
     /// It ends here now.
-    pub fn end(&mut self, device: &'static Device, stream: Stream) -> Result<(), Error> {
-        let capture = info(stream)?.0;
-        let place = self.0.iter().position(|end| end.capture == capture).or((self.0.len() == KEPT).then_some(KEPT - 1));
-        let event = match place {
-            Some(place) => self.0.remove(place).event,
-            None => Event::new(device)?,
-        };
-        event.record(stream)?;
-        self.0.insert(0, End { capture, stream, event });
+    pub fn end(&mut self, stream: Stream) -> Result<(), Error> {
+        let (graph, nodes) = info(stream)?;
+        self.0.retain(|end| end.graph != graph);
+        self.0.truncate(KEPT - 1);
+        self.0.insert(0, End { graph, stream, nodes });
         Ok(())
     }
 }
@@ -76,21 +84,30 @@ pub unsafe fn run(device: &Device, shape: Shape, buffers: &Buffers, stream: Stre
     Ok(())
 }
 
-/// The number of the stream's capture, and the nodes of its graph that what comes next on the stream is to follow.
-fn info(stream: Stream) -> Result<(u64, Vec<sys::CUgraphNode>), Error> {
+/// The graph that the stream is captured into, and those of its nodes that what comes next on the stream is to follow.
+fn info(stream: Stream) -> Result<(Graph, Vec<sys::CUgraphNode>), Error> {
     let mut status = sys::CUstreamCaptureStatus_enum::CU_STREAM_CAPTURE_STATUS_NONE;
-    let (mut number, mut nodes, mut edges, mut count) = (0, ptr::null(), ptr::null(), 0);
-    let graph = ptr::null_mut();
-    // SAFETY: writes one of each, but for the graph.
+    let (mut number, mut graph) = (0, ptr::null_mut());
+    let (mut nodes, mut edges, mut count) = (ptr::null(), ptr::null(), 0);
+    // SAFETY: writes one of each.
     let result = unsafe {
-        sys::cuStreamGetCaptureInfo_v3(raw(stream), &mut status, &mut number, graph, &mut nodes, &mut edges, &mut count)
+        sys::cuStreamGetCaptureInfo_v3(
+            raw(stream),
+            &mut status,
+            &mut number,
+            &mut graph,
+            &mut nodes,
+            &mut edges,
+            &mut count,
+        )
     };
     check("cuStreamGetCaptureInfo", result)?;
+    let graph = Graph { number, address: graph.addr() };
     if count == 0 {
-        return Ok((number, Vec::new()));
+        return Ok((graph, Vec::new()));
     }
     // SAFETY: the driver's, until the next call that takes the stream.
-    Ok((number, unsafe { slice::from_raw_parts(nodes, count) }.to_vec()))
+    Ok((graph, unsafe { slice::from_raw_parts(nodes, count) }.to_vec()))
 }
 
 /// Has what comes next follow these nodes, too.

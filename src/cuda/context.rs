@@ -34,6 +34,12 @@ impl Context {
         known.map(|()| Self { handle, id })
     }
 
+    /// As the driver knows it.
+    #[must_use]
+    pub fn handle(&self) -> sys::CUcontext {
+        self.handle
+    }
+
     /// Gives back what was retained, of which nothing is used any more.
     pub fn release(device: i32) {
         // SAFETY: one release for one retain.

@@ -89,6 +89,12 @@ impl Device {
         self.context.is_reset()
     }
 
+    /// Whether this is the context that `run` makes current.
+    #[must_use]
+    pub fn is_of(&self, context: Option<sys::CUcontext>) -> bool {
+        context == Some(self.context.handle())
+    }
+
     /// Runs `work` with this device's context current, restores the caller's, and remembers a fault that killed the context.
     pub fn run<T>(&self, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         if self.is_reset() {

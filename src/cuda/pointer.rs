@@ -33,8 +33,8 @@ impl fmt::Display for Place {
     }
 }
 
-/// Finds a buffer and checks that it is as long as its shape, so that a short one is an error here and not a fault in a kernel. With it, whether the current
-/// context's device may use it as the call would.
+/// Finds a buffer and checks that it is as long as its shape, so that a short one is an error here and not a fault in a kernel. With it, whether it is known
+/// that the current context may use all of it as the call would; else its length may be unknown, too.
 fn place_of(span: &Span) -> Result<(Place, bool), Error> {
     let first = Attributes::of(span.address)?;
     if !first.on_device {
@@ -44,25 +44,29 @@ fn place_of(span: &Span) -> Result<(Place, bool), Error> {
         "writable" => sys::CUmemAccess_flags_enum::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
         _ => sys::CUmemAccess_flags_enum::CU_MEM_ACCESS_FLAGS_PROT_READ,
     } as u32;
-    let mut access = first.access;
     let ordinal = usize::try_from(first.ordinal).unwrap_or(0);
     let place = if first.managed { Place::Managed(ordinal) } else { Place::Device(ordinal) };
-    let mut end = first.end();
-    // Memory mapped piece by piece (an allocator that extends its segments) is a chain of neighbouring ranges. Allocations that happen to lie beside each
-    // other are not: the next one is not this buffer's.
-    while end < span.end() {
+    let (mut at, mut piece) = (span.address, first);
+    loop {
+        if piece.access & needed != needed {
+            return Ok((place, false));
+        }
+        let Some(end) = piece.end(at).filter(|&end| end > at) else { return Ok((place, false)) };
+        if end >= span.end() {
+            return Ok((place, true));
+        }
+        // Memory mapped piece by piece (an allocator that extends its segments) is a chain of neighbours. Allocations that happen to lie beside each other are
+        // not: the next one is not this buffer's.
         let next = Attributes::of(end)?;
-        if next.ordinal != first.ordinal || next.end() <= end || !is_mapped(span.address) || !is_mapped(end) {
+        if next.ordinal != piece.ordinal || !is_mapped(at) || !is_mapped(end) {
             let have = end.saturating_sub(span.address);
             return Err(Error::Short { argument: span.argument, address: span.address, have, need: span.bytes });
         }
-        end = next.end();
-        access &= next.access;
+        (at, piece) = (end, next);
     }
-    Ok((place, access & needed == needed))
 }
 
-/// Refuses memory that the current context's device may not read, or write: mapped without that right (`cuMemSetAccess`), it would be a fault in a kernel.
+/// Refuses memory that the current context may not read, or write: mapped without that right (`cuMemSetAccess`), it would be a fault in a kernel.
 pub fn check_access(spans: &[Span]) -> Result<(), Error> {
     for span in spans {
         if !place_of(span)?.1 {
@@ -92,18 +96,18 @@ pub struct Common {
     pub argument: &'static str,
     /// Some of it is managed, so the host may look at it after the call.
     pub managed: bool,
-    /// It is known that the device may use all of it: its context is current. Else it still may: [`check_access`] there.
-    pub usable: bool,
+    /// The context of which it is known that it may use all of it: the current one, or none. Another one still may: [`check_access`] there.
+    pub usable_in: Option<sys::CUcontext>,
 }
 
 /// Finds the place that all of these share.
 pub fn common_place(spans: &[Span]) -> Result<Common, Error> {
     let argument = spans.first().map_or("x", |span| span.argument);
-    let mut common = Common { place: Place::Host, argument, managed: false, usable: true };
+    let mut common = Common { place: Place::Host, argument, managed: false, usable_in: Some(current_context()?) };
     let mut decided: Option<&Span> = None;
     for span in spans {
         let (place, usable) = place_of(span)?;
-        common.usable &= usable;
+        common.usable_in = common.usable_in.filter(|_| usable);
         match (place, decided) {
             (Place::Managed(_), _) => {
                 common.managed = true;
@@ -132,18 +136,15 @@ pub fn common_place(spans: &[Span]) -> Result<Common, Error> {
             _ => {}
         }
     }
-    if let Place::Device(ordinal) | Place::Managed(ordinal) = common.place {
-        common.usable &= current_device() == Some(ordinal);
-    }
     Ok(common)
 }
 
-/// The current context's, if there is one.
-fn current_device() -> Option<usize> {
-    let mut device = 0;
-    // SAFETY: writes one number.
-    let result = unsafe { sys::cuCtxGetDevice(&mut device) };
-    check("cuCtxGetDevice", result).ok().and_then(|()| usize::try_from(device).ok())
+/// Null where none is.
+fn current_context() -> Result<sys::CUcontext, Error> {
+    let mut context = ptr::null_mut();
+    // SAFETY: writes one pointer.
+    check("cuCtxGetCurrent", unsafe { sys::cuCtxGetCurrent(&mut context) })?;
+    Ok(context)
 }
 
 /// What one call asks of the driver. Memory that it does not know leaves everything at zero.
@@ -154,12 +155,15 @@ struct Attributes {
     range_start: u64,
     range_size: usize,
     access: u32,
+    /// The range is one allocation, as `cuMemAlloc` makes them. Of mapped memory it is what was reserved, with holes and pieces that are mapped otherwise.
+    whole: bool,
 }
 
 impl Attributes {
     fn of(address: usize) -> Result<Self, Error> {
         let (mut memory_type, mut ordinal, mut managed) = (0u32, 0i32, 0u32);
         let (mut range_start, mut range_size, mut access) = (0u64, 0usize, 0u32);
+        let mut shareable = 0u32;
         let mut names = [
             Attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
             Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
@@ -167,23 +171,33 @@ impl Attributes {
             Attribute::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
             Attribute::CU_POINTER_ATTRIBUTE_RANGE_SIZE,
             Attribute::CU_POINTER_ATTRIBUTE_ACCESS_FLAGS,
+            Attribute::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
         ];
-        let mut values: [*mut c_void; 6] = [
+        let mut values: [*mut c_void; 7] = [
             ptr::from_mut(&mut memory_type).cast(),
             ptr::from_mut(&mut ordinal).cast(),
             ptr::from_mut(&mut managed).cast(),
             ptr::from_mut(&mut range_start).cast(),
             ptr::from_mut(&mut range_size).cast(),
             ptr::from_mut(&mut access).cast(),
+            ptr::from_mut(&mut shareable).cast(),
         ];
-        // SAFETY: six names, six places of the types that the driver documents for them.
-        let result = unsafe { sys::cuPointerGetAttributes(6, names.as_mut_ptr(), values.as_mut_ptr(), address as u64) };
+        // SAFETY: seven names, seven places of the types that the driver documents for them.
+        let result = unsafe { sys::cuPointerGetAttributes(7, names.as_mut_ptr(), values.as_mut_ptr(), address as u64) };
         check("cuPointerGetAttributes", result)?;
         let on_device = memory_type == sys::CUmemorytype_enum::CU_MEMORYTYPE_DEVICE as u32;
-        Ok(Self { on_device, ordinal, managed: managed & 0xff != 0, range_start, range_size, access })
+        let (managed, whole) = (managed & 0xff != 0, shareable & 0xff != 0);
+        Ok(Self { on_device, ordinal, managed, range_start, range_size, access, whole })
     }
 
-    fn end(&self) -> usize {
-        self.range_start as usize + self.range_size
+    /// Where the allocation ends that this address is in, if that is to be found out here.
+    fn end(&self, address: usize) -> Option<usize> {
+        if self.whole {
+            return Some(self.range_start as usize + self.range_size);
+        }
+        let (mut start, mut size) = (0, 0);
+        // SAFETY: writes two numbers.
+        let result = unsafe { sys::cuMemGetAddressRange_v2(&mut start, &mut size, address as u64) };
+        check("cuMemGetAddressRange", result).ok().map(|()| start as usize + size)
     }
 }

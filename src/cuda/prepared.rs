@@ -71,6 +71,10 @@ impl Prepared {
             (Some(ordinal), _) | (None, Place::Device(ordinal) | Place::Managed(ordinal)) => driver.device(ordinal)?,
             (None, Place::Host) => driver.current_device()?,
         };
+        // Before memory is taken and others' calls are waited for
+        if is_on_host(device, &[*weights])? {
+            host::check([weights])?;
+        }
         Self::on(device, weights, options)
     }
 
@@ -99,7 +103,7 @@ impl Prepared {
 
     /// Casts other weights into the block.
     pub fn update(&self, weights: &Span, stream: Stream) -> Result<(), Error> {
-        let on_host = self.is_on_host(&[*weights])?;
+        let on_host = is_on_host(self.device, &[*weights])?;
         if on_host {
             host::check([weights])?;
         }
@@ -143,7 +147,7 @@ impl Prepared {
 
     /// Enqueues one forward.
     pub fn forward(&self, tokens: &Tokens, stream: Stream) -> Result<(), Error> {
-        let on_host = self.is_on_host(&[tokens.x, tokens.output])?;
+        let on_host = is_on_host(self.device, &[tokens.x, tokens.output])?;
         if on_host {
             host::check([&tokens.x, &tokens.output])?;
         }
@@ -213,20 +217,6 @@ impl Prepared {
         &self.options
     }
 
-    fn is_on_host(&self, spans: &[Span]) -> Result<bool, Error> {
-        let common = common_place(spans)?;
-        match common.place {
-            Place::Host => return Ok(true),
-            Place::Device(ordinal) if ordinal != self.device.ordinal => {
-                let block = format!("device {}", self.device.ordinal);
-                return Err(Error::Elsewhere { argument: common.argument, place: common.place.to_string(), block });
-            }
-            _ if common.usable => {}
-            _ => self.device.run(|| check_access(spans))?,
-        }
-        Ok(false)
-    }
-
     /// Runs `enqueue` behind the block's latest call, and waits for it where arguments are on the host, but so that other launchers need not. Into a
     /// capturing stream, of which it is told, it goes as it is, without graphs of ours: a graph's launches are ordered by its owner.
     fn in_order(
@@ -242,7 +232,7 @@ impl Prepared {
             launchers.capture();
             order.captured.precede(stream)?;
             let enqueued = enqueue(stream, &mut order, Run::Captured);
-            return enqueued.and(order.captured.end(self.device, stream));
+            return enqueued.and(order.captured.end(stream));
         }
         let number = number_of(stream)?;
         if order.stream != Some(number) {
@@ -272,6 +262,21 @@ impl Drop for Prepared {
         // workspace is freed (`destroy_behind_a_graph`): to ask for that would spoil captures.
         let _ = self.device.run(|| order.done.wait());
     }
+}
+
+/// Whether a block's arguments are on the host. Elsewhere than on its device they are an error.
+fn is_on_host(device: &Device, spans: &[Span]) -> Result<bool, Error> {
+    let common = common_place(spans)?;
+    match common.place {
+        Place::Host => return Ok(true),
+        Place::Device(ordinal) if ordinal != device.ordinal => {
+            let block = format!("device {}", device.ordinal);
+            return Err(Error::Elsewhere { argument: common.argument, place: common.place.to_string(), block });
+        }
+        _ if device.is_of(common.usable_in) => {}
+        _ => device.run(|| check_access(spans))?,
+    }
+    Ok(false)
 }
 
 fn refuse_capture(stream: Stream, arguments: &str) -> Result<(), Error> {

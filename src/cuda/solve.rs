@@ -43,7 +43,7 @@ pub fn solve(driver: &'static Driver, tokens: &Tokens, weights: &Span, precision
         Place::Device(ordinal) | Place::Managed(ordinal) => {
             tokens.check_overlap(Some(weights))?;
             let device = driver.device(ordinal)?;
-            if !common.usable {
+            if !device.is_of(common.usable_in) {
                 device.run(|| check_access(&spans))?;
             }
             let enqueued = solve_in_place(device, tokens, weights, precision);

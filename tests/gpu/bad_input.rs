@@ -11,7 +11,9 @@ use solve::weights::WEIGHTS_LEN;
 
 use super::api::{Block, message, options, raw_solve, solve};
 use super::common::{Random, check_block, reference, weights};
-use super::rig::{Kind, Memory, make_read_only, ok, poison, read_floats};
+use super::rig::{
+    GUARD, Kind, Memory, PIECE, make_piece_read_only, make_read_only, ok, poison, read_floats, unmap_piece,
+};
 
 /// (x, output, weights, seq_len), the status, and words of the sentence.
 type Row = (&'static str, [usize; 3], i32, SolveStatus, &'static [&'static str]);
@@ -163,6 +165,47 @@ pub fn read_only_memory() {
     assert!(x.read() == host_x && w.read() == host_weights);
 }
 
+/// Memory that is mapped in a part of what is reserved, as segments are that may grow: what is not mapped is not there, and each piece has rights of its own.
+pub fn mapped_in_part() {
+    const WITHIN: usize = 600;
+    const INTO_THE_SECOND: usize = 1000;
+    const INTO_THE_THIRD: usize = 1500;
+    let w = Memory::of(&weights(45));
+    let block = Block::create(w.address(), &options(|_| {})).expect("create");
+    let host_x = Random::new(45).uniforms(4 * PIECE / 4);
+    let x = Memory::new(Kind::Mapped, 4 * PIECE / 4, 0).with(&host_x);
+    let [output, direct] = [0; 2].map(|_| Memory::poisoned(INTO_THE_THIRD * D));
+    let guarded = Memory::new(Kind::Mapped, INTO_THE_THIRD * D, 0);
+    let bits = |from: usize, to: &Memory, rows: usize| {
+        solve(from, to.address(), w.address(), rows).expect("all of it is there");
+        to.read()[..rows * D].to_vec()
+    };
+    let wanted = [WITHIN, INTO_THE_SECOND].map(|rows| bits(Memory::of(&host_x[..rows * D]).address(), &direct, rows));
+    unmap_piece(&x, 2);
+    make_piece_read_only(&guarded, 1);
+    for _ in 0..2 {
+        assert!(bits(x.address(), &output, INTO_THE_SECOND) == wanted[1], "two pieces");
+        let (status, sentence) =
+            solve(x.address(), output.address(), w.address(), INTO_THE_THIRD).expect_err("into a hole");
+        let have = format!("x holds {} bytes", 2 * PIECE - 4 * GUARD);
+        assert!(status == SolveStatus::InvalidArgument && sentence.contains(&have), "{sentence}");
+        let status = block.raw_forward(x.address(), output.address(), 1, INTO_THE_THIRD);
+        assert!(status == SolveStatus::InvalidArgument && message().contains(&have), "{}", message());
+        // Behind the hole
+        bits(x.address() - 4 * GUARD + 3 * PIECE, &output, WITHIN);
+        let status =
+            solve(x.address() - 4 * GUARD + 2 * PIECE, output.address(), w.address(), 1).expect_err("a hole").0;
+        assert!(matches!(status, SolveStatus::BadPointer | SolveStatus::MixedMemory), "{}", message());
+
+        assert!(bits(x.address(), &guarded, WITHIN) == wanted[0], "a piece that may be written");
+        let (status, sentence) =
+            solve(x.address(), guarded.address(), w.address(), INTO_THE_SECOND).expect_err("one that may not");
+        assert!(status == SolveStatus::BadPointer && sentence.contains("not writable"), "{sentence}");
+        let status = block.raw_forward(x.address(), guarded.address(), 1, INTO_THE_SECOND);
+        assert!(status == SolveStatus::BadPointer && message().contains("not writable"), "{}", message());
+    }
+}
+
 /// What lies right behind a short buffer is another one: neither read for it nor written.
 pub fn short_beside_another() {
     const ROWS: usize = 8;
@@ -210,7 +253,7 @@ impl Drop for Allocation {
 }
 
 pub fn handle_table() {
-    use SolveStatus::{BadHandle, InvalidArgument, NoDevice, NullPointer, OutOfMemory};
+    use SolveStatus::{BadHandle, BadPointer, InvalidArgument, NoDevice, NullPointer, OutOfMemory};
     let (x, w) = (Memory::of(&Random::new(41).uniforms(D)), Memory::of(&weights(41)));
     let stream: sys::CUstream = ptr::null_mut();
     let create = |change: fn(&mut ffi::SolveOptions)| {
@@ -218,6 +261,9 @@ pub fn handle_table() {
     };
     assert_eq!(create(|o| o.max_tokens = i32::MAX).0, OutOfMemory);
     assert!(message().contains("the workspace of max_tokens = 2147483647"), "{}", message());
+    let (status, sentence) =
+        Block::create(0x1000, &options(|o| o.max_tokens = i32::MAX)).map(|_| ()).expect_err("both");
+    assert_eq!(status, BadPointer, "weights are looked at before memory is taken: {sentence}");
     assert_eq!(create(|o| o.device = 4096).0, NoDevice);
     assert_eq!(create(|o| o.device = -2).0, InvalidArgument);
     assert_eq!(create(|o| o.size -= 1).0, InvalidArgument);

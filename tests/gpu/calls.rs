@@ -51,6 +51,40 @@ pub fn managed_beside_device() {
     check_block(&output.read(), &reference(&host_x, &host_weights, 1, seq_len, false), "managed beside device");
 }
 
+/// Memory that was allocated in another context of the device than its primary one is served, too, whichever of them is current.
+pub fn memory_of_another_context() {
+    let (seq_len, host_weights) = (40, weights(19));
+    let host_x = Random::new(19).uniforms(seq_len * D);
+    let wanted = reference(&host_x, &host_weights, 1, seq_len, false);
+    let primary = enter(0);
+    let mut other = ptr::null_mut();
+    // SAFETY: writes one context, which becomes current; destroyed below.
+    unsafe { ok(sys::cuCtxCreate_v2(&mut other, 0, 0)) };
+    let (x, weights, output) = (Memory::of(&host_x), Memory::of(&host_weights), Memory::poisoned(seq_len * D));
+    for current in [other, primary] {
+        // SAFETY: contexts that live.
+        let wait = || unsafe {
+            for context in [primary, other] {
+                ok(sys::cuCtxSetCurrent(context));
+                ok(sys::cuCtxSynchronize());
+            }
+        };
+        output.write(&vec![f32::NAN; seq_len * D]);
+        wait();
+        // SAFETY: as above.
+        unsafe { ok(sys::cuCtxSetCurrent(current)) };
+        solve(x.address(), output.address(), weights.address(), seq_len).expect("solve");
+        wait();
+        check_block(&output.read(), &wanted, "of another context");
+    }
+    drop((x, weights, output));
+    // SAFETY: contexts that live, of one of which nothing is left.
+    unsafe {
+        ok(sys::cuCtxSetCurrent(primary));
+        ok(sys::cuCtxDestroy_v2(other));
+    }
+}
+
 /// A thread's own context, or none at all, is what it was before the call.
 pub fn context_is_restored() {
     let host_weights = weights(22);
@@ -487,6 +521,46 @@ pub fn captured_side_by_side() {
     }
     // SAFETY: created above, in no graph that is still there.
     unsafe { ok(sys::cuEventDestroy_v2(event)) };
+}
+
+/// Calls of one block that are captured into one graph one capture after the other run one after the other.
+pub fn captured_into_one_graph() {
+    let block = Block::create(weights(35).as_ptr().addr(), &options(|o| o.max_tokens = 600)).expect("create");
+    let (stream, other) = (OwnStream::new(), OwnStream::new());
+    for (rows, second) in [12, 64, 200, 600].into_iter().flat_map(|rows| [(rows, &stream), (rows, &other)]) {
+        let [x, y, z, direct] = [(); 4].map(|()| Memory::poisoned(rows * D));
+        let (mut graph, mut executable) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: writes one graph, destroyed below.
+        unsafe { ok(sys::cuGraphCreate(&mut graph, 0)) };
+        for (on, from, to) in [(&stream, &x, &y), (second, &y, &z)] {
+            let (mode, nothing) = (sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_GLOBAL, ptr::null());
+            let mut into = ptr::null_mut();
+            // SAFETY: one capture on a stream of this thread, which follows nothing.
+            unsafe {
+                ok(sys::cuStreamBeginCaptureToGraph(on.0, graph, nothing, ptr::null(), 0, mode));
+                block.forward(from, to, 1, rows, on.0).expect("capture");
+                ok(sys::cuStreamEndCapture(on.0, &mut into));
+            }
+            assert_eq!(into, graph);
+        }
+        // SAFETY: writes one executable, destroyed below.
+        unsafe { ok(sys::cuGraphInstantiateWithFlags(&mut executable, graph, 0)) };
+        for seed in 0..20 {
+            x.write(&Random::new(seed).uniforms(rows * D));
+            block.forward(&x, &direct, 1, rows, ptr::null_mut()).expect("direct");
+            block.forward(&direct, &direct, 1, rows, ptr::null_mut()).expect("direct");
+            let wanted = direct.read();
+            [&y, &z].into_iter().for_each(|memory| memory.write(&vec![f32::NAN; rows * D]));
+            // SAFETY: the graph's buffers live.
+            unsafe { ok(sys::cuGraphLaunch(executable, stream.0)) };
+            assert!(z.read() == wanted, "{rows} rows, round {seed}");
+        }
+        // SAFETY: nobody launches it any more.
+        unsafe {
+            ok(sys::cuGraphExecDestroy(executable));
+            ok(sys::cuGraphDestroy(graph));
+        }
+    }
 }
 
 /// The handle serves host memory too, and waits for it.

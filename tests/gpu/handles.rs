@@ -78,6 +78,9 @@ pub fn memory_kinds() {
     }
 }
 
+/// CU_STREAM_PER_THREAD
+const PER_THREAD: usize = 2;
+
 /// Threads that share a handle, each on a stream and with tokens of its own, get what each would get alone, and so do threads that give solve() host memory.
 pub fn threads() {
     const CALLS: usize = 40;
@@ -93,14 +96,15 @@ pub fn threads() {
         got
     });
     thread::scope(|scope| {
-        for ((rows, host_x), wanted) in inputs.iter().zip(&alone) {
+        for (number, ((rows, host_x), wanted)) in inputs.iter().zip(&alone).enumerate() {
             scope.spawn(move || {
                 enter(0);
-                let (block, stream) = (borrowed(handle), OwnStream::new());
+                let (block, own) = (borrowed(handle), OwnStream::new());
+                let stream = if number % 2 == 0 { own.0 } else { ptr::without_provenance_mut(PER_THREAD) };
                 let (x, output) = (Memory::of(host_x), Memory::poisoned(host_x.len()));
                 for call in 0..CALLS {
                     output.write(&vec![f32::NAN; host_x.len()]);
-                    block.forward(&x, &output, 1, *rows, stream.0).expect("forward");
+                    block.forward(&x, &output, 1, *rows, stream).expect("forward");
                     assert!(output.read() == *wanted, "call {call} on {rows} rows got something else");
                 }
             });

@@ -100,10 +100,11 @@ fn main() -> std::process::ExitCode {
         push("precision::at_the_same_time", precision::at_the_same_time);
         push("precision::long_sequence", precision::long_sequence);
     }
-    let plain: [(&str, fn()); 34] = [
+    let plain: [(&str, fn()); 37] = [
         ("calls::memory_kinds", calls::memory_kinds),
         ("calls::managed_beside_device", calls::managed_beside_device),
         ("calls::context_is_restored", calls::context_is_restored),
+        ("calls::memory_of_another_context", calls::memory_of_another_context),
         ("calls::order", calls::order),
         ("calls::threads", calls::threads),
         ("calls::warm_calls_allocate_nothing", calls::warm_calls_allocate_nothing),
@@ -115,6 +116,7 @@ fn main() -> std::process::ExitCode {
         ("calls::captured_in_turn", calls::captured_in_turn),
         ("calls::handle_on_host_memory", calls::handle_on_host_memory),
         ("calls::captured_side_by_side", calls::captured_side_by_side),
+        ("calls::captured_into_one_graph", calls::captured_into_one_graph),
         ("handles::memory_kinds", handles::memory_kinds),
         ("handles::threads", handles::threads),
         ("handles::beside_a_call_that_waits", handles::beside_a_call_that_waits),
@@ -126,6 +128,7 @@ fn main() -> std::process::ExitCode {
         ("bad_input::solve_table", bad_input::solve_table),
         ("bad_input::forward_and_update_table", bad_input::forward_and_update_table),
         ("bad_input::read_only_memory", bad_input::read_only_memory),
+        ("bad_input::mapped_in_part", bad_input::mapped_in_part),
         ("bad_input::short_beside_another", bad_input::short_beside_another),
         ("bad_input::handle_table", bad_input::handle_table),
         ("processes::first_call", processes::first_call),

@@ -137,7 +137,7 @@ again:
 /// Of a handle or of `solve()`, and of the kernel beside it.
 const CALLS: usize = 2000;
 /// Of solve(), whose blocks then wait for each other at the usual priority, some of them in a launch that is not cooperative.
-const WAITING_ROWS: [usize; 8] = [40, 64, 100, 128, 200, 400, 1024, 2048];
+const WAITING_ROWS: [usize; 12] = [40, 64, 100, 128, 200, 400, 700, 900, 1024, 2048, 2200, 4096];
 const AT_A_TIME: usize = 50;
 
 fn cooperative_grids_beside_here() {
@@ -154,7 +154,7 @@ fn cooperative_grids_beside_here() {
     let host_weights = weights(54);
     let weights = Memory::of(&host_weights);
     let few = [1, 8, 16, 32].into_iter().flat_map(|rows| [(rows, Fast), (rows, Exact)]);
-    for (rows, precision) in few.chain([(40, Fast), (64, Fast)]) {
+    for (rows, precision) in few.chain([40, 64, 700, 2200, 4096].map(|rows| (rows, Fast))) {
         let changed = options(|o| (o.precision, o.max_tokens) = (precision, rows as i32));
         let block = Block::create(weights.address(), &changed).expect("create");
         let host_x = Random::new(54).uniforms(rows * D);

@@ -119,6 +119,10 @@ impl Memory {
         4 * (floats + 2 * GUARD) + offset
     }
 
+    fn mapped_bytes(&self) -> usize {
+        Self::bytes(self.floats, self.offset).next_multiple_of(PIECE)
+    }
+
     pub fn address(&self) -> usize {
         self.base as usize + 4 * GUARD + self.offset
     }
@@ -225,28 +229,40 @@ pub fn are_peers(device: i32, other: i32) -> bool {
 
 /// Lets the GPU read mapped memory, but not write it.
 pub fn make_read_only(memory: &Memory) {
-    set_access(memory, 0, sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READ);
+    set_access(memory.base, memory.mapped_bytes(), 0, sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READ);
+}
+
+/// The same of one of its pieces.
+pub fn make_piece_read_only(memory: &Memory, piece: usize) {
+    let flags = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READ;
+    set_access(memory.base + (piece * PIECE) as u64, PIECE, 0, flags);
 }
 
 /// The same, and another GPU may write it.
 pub fn make_writable_from(device: i32, memory: &Memory) {
     make_read_only(memory);
-    set_access(memory, device, sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    let flags = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    set_access(memory.base, memory.mapped_bytes(), device, flags);
 }
 
-fn set_access(memory: &Memory, device: i32, flags: sys::CUmemAccess_flags) {
-    let (base, bytes) = (memory.base, Memory::bytes(memory.floats, memory.offset).next_multiple_of(PIECE));
+fn set_access(base: u64, bytes: usize, device: i32, flags: sys::CUmemAccess_flags) {
     let location = sys::CUmemLocation { type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: device };
     // SAFETY: mapped by `map`, all of it.
     unsafe { ok(sys::cuMemSetAccess(base, bytes, &sys::CUmemAccessDesc { location, flags }, 1)) };
 }
 
+/// Takes a piece of mapped memory away. Its addresses stay reserved.
+pub fn unmap_piece(memory: &Memory, piece: usize) {
+    // SAFETY: mapped by `map`, and whoever asks for this looks there no more.
+    unsafe { ok(sys::cuMemUnmap(memory.base + (piece * PIECE) as u64, PIECE)) };
+}
+
 fn unmap(base: u64, bytes: usize) -> CUresult {
     let bytes = bytes.next_multiple_of(PIECE);
-    // SAFETY: mapped by `map`, all of it.
+    // SAFETY: mapped by `map`; of a piece that is gone already the driver says so.
     unsafe {
         for piece in (base..base + bytes as u64).step_by(PIECE) {
-            ok(sys::cuMemUnmap(piece, PIECE));
+            sys::cuMemUnmap(piece, PIECE);
         }
         sys::cuMemAddressFree(base, bytes)
     }
