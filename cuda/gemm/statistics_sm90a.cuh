@@ -15,7 +15,7 @@ __device__ __forceinline__ void publish_statistics(unsigned long long* to, float
 
 // 9.7.9.8 ld, until none of the COUNT words of any of ROWS rows, `pitch` words apart, is empty. All are asked for at
 // once: a trip through L2 is half a microsecond. A neighbour that does not come for milliseconds may have no place until
-// this block has left: a cooperative grid of another stream that waits for its turn keeps it out (seen from 65 rows on).
+// this block has left: a cooperative grid of another stream that waits for its turn keeps it out (seen at 100 rows and more).
 // Where there are alarms the call is then computed again, as for weights that fp16 cannot hold, and nothing here matters.
 // Else the launch is cooperative, a neighbour that never comes is a bug, and traps after minutes.
 template <int ROWS, int COUNT>
