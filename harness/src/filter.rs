@@ -1,6 +1,7 @@
 //! What a candidate's process may ask of the kernel: nothing that reaches for the memory of another process, and signals and limits for itself only, or,
 //! where the kernel sees to it (`scope`), signals for what it started, too. The grader's threads have numbers, and as nobody can list those that are still
-//! to come, it is listed what may be reached instead. Signals to others fail with EPERM.
+//! to come, it is listed what may be reached instead. Signals to others fail with EPERM. Nor may it say on which processors the grader runs and how
+//! urgently, or start a process that is not below its own.
 
 use libc::{c_long, pid_t, sock_filter};
 
@@ -82,6 +83,30 @@ fn signals_of_files(own: pid_t) -> Vec<sock_filter> {
     [of(libc::SYS_fcntl, &control), of(libc::SYS_ioctl, &other)].concat()
 }
 
+/// Where and how urgently a process runs. Pools of threads may say so of their own threads, whose numbers nobody knows beforehand.
+fn scheduling(grader: pid_t) -> Vec<sock_filter> {
+    // One that began outside of this namespace has no number here: 0, which is the caller.
+    let grader: &[u32] = if grader == 0 { &[] } else { &[grader as u32] };
+    let aimed = |argument| [&[load(ARGUMENTS[argument])], &where_it_is(grader, ENDED)[..]].concat();
+    let calls =
+        [libc::SYS_sched_setaffinity, libc::SYS_sched_setscheduler, libc::SYS_sched_setparam, libc::SYS_sched_setattr];
+    // Not of groups and users.
+    let process = [&aimed(1)[..], &[answer(ALLOWED)]].concat();
+    let priority = [&[load(ARGUMENTS[0]), unless(libc::PRIO_PROCESS as u32, process.len())], &process[..]].concat();
+    let priority = [&priority[..], &[answer(REFUSED)]].concat();
+    calls.into_iter().flat_map(|call| of(call, &aimed(0))).chain(of(libc::SYS_setpriority, &priority)).collect()
+}
+
+/// Processes that would not be below the caller. What `clone3` is asked for lies in memory: without it, libraries ask `clone`.
+fn heirs() -> Vec<sock_filter> {
+    let no_call = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
+    let unless_sibling =
+        sock_filter { jf: 1, ..statement(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, libc::CLONE_PARENT as u32) };
+    let sibling = [load(ARGUMENTS[0]), unless_sibling, answer(REFUSED)];
+    let reaper = [&[load(ARGUMENTS[0])], &where_it_is(&[libc::PR_SET_CHILD_SUBREAPER as u32], REFUSED)[..]].concat();
+    [of(libc::SYS_clone, &sibling), of(libc::SYS_clone3, &[answer(no_call)]), of(libc::SYS_prctl, &reaper)].concat()
+}
+
 /// Memory by a process's number. Some libraries read their own in this way, where an address may be wrong.
 fn memory(own: pid_t) -> Vec<sock_filter> {
     let own = [&[load(ARGUMENTS[0])], &where_it_is(&[own as u32], ALLOWED)[..], &[answer(ENDED)]].concat();
@@ -100,6 +125,8 @@ pub fn confine(scoped: bool) {
     filter.extend(of(libc::SYS_pidfd_getfd, &[answer(REFUSED)]));
     filter.extend(signals(own, grader, group, scoped));
     filter.extend(signals_of_files(own));
+    filter.extend(scheduling(grader));
+    filter.extend(heirs());
     filter.push(answer(ALLOWED));
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
     let filter_mode = libc::c_ulong::from(libc::SECCOMP_MODE_FILTER);

@@ -123,6 +123,8 @@ pub fn confine() {
     }
     mounts::narrow();
     drop_capabilities();
+    // What it starts stays below it, to be counted and stopped with it, though what was between ends. SAFETY: plain numbers.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
     // SAFETY: numbers. What follows takes a process that cannot gain privileges.
     unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
     filter::confine(scope::begin());
@@ -196,11 +198,21 @@ pub fn halt(pid: u32, halted: bool) {
 
 /// Processor time that a candidate's process has taken so far, and everything that it started.
 pub fn busy(pid: u32) -> Duration {
-    let (pid, all) = (pid as pid_t, Processes::now());
-    let Ok(running) = RUNNING.lock() else { return Duration::ZERO };
-    // What is no longer below it can be told from what others started only where no other runs.
-    let strays = if *running == [pid] { strays(&all, &running) } else { Vec::new() };
-    all.busy(strays.into_iter().chain([pid]))
+    let all = Processes::now();
+    all.busy(roots(&all, pid as pid_t))
+}
+
+/// A candidate's process and everything that it started.
+pub fn processes(pid: u32) -> Vec<pid_t> {
+    let all = Processes::now();
+    roots(&all, pid as pid_t).into_iter().flat_map(|pid| [vec![pid], all.descendants(pid)].concat()).collect()
+}
+
+/// A candidate's process, and what is no longer below it. That can be told from what others started only where no other runs.
+fn roots(all: &Processes, pid: pid_t) -> Vec<pid_t> {
+    let running = RUNNING.lock();
+    let strays = running.ok().filter(|running| **running == [pid]).map(|running| strays(all, &running));
+    [strays.unwrap_or_default(), vec![pid]].concat()
 }
 
 /// Children of this process that nobody started here: what a candidate's process left behind, or put aside by ending what was between. A candidate's process

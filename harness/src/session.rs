@@ -178,6 +178,11 @@ impl Session {
         guard::busy(self.child.id())
     }
 
+    /// The process and everything it started, by their numbers.
+    pub fn processes(&self) -> Vec<libc::pid_t> {
+        guard::processes(self.child.id())
+    }
+
     /// Stops the process and everything it started, or lets them go on: what is asked of it meanwhile waits.
     pub fn halt(&self, halted: bool) {
         guard::halt(self.child.id(), halted);

@@ -28,6 +28,8 @@ const SUSPICIOUS: f64 = 0.8;
 const SPINNING: Duration = Duration::from_millis(250);
 /// After that there is so long a look at what they do. The last is so long that what the rounding of times can add is no reason to fail.
 const LOOKS: [Duration; 3] = [Duration::from_millis(150), Duration::from_millis(150), Duration::from_millis(800)];
+/// So often in each it is looked whether a process has been started: what one has done that nobody waits for is not known any more when it has ended.
+const GLANCES: u32 = 10;
 /// More of a processor than this is no rest.
 const RESTLESS: f64 = 0.03;
 const _: () = assert!(LOOKS[2].as_millis() as f64 * RESTLESS > ROUNDING.as_millis() as f64);
@@ -162,16 +164,23 @@ fn repeated(grade: &mut Grade<'_>, rig: &mut Rig, bases: &[Base], stream: Stream
 
 /// Between calls nothing is to be done: whoever works then keeps caches warm, or gets ahead of the next call.
 pub fn rests(rig: &mut Rig) -> Sprung {
-    let mut share = 0.0;
+    let (mut share, mut starts) = (0.0, false);
     // Pools of threads spin for a while before they sleep.
     for look in LOOKS {
         std::thread::sleep(SPINNING);
-        let (before, start) = (rig.busy(), Instant::now());
-        std::thread::sleep(look);
+        let (there, before, start) = (rig.processes(), rig.busy(), Instant::now());
+        starts = (0..GLANCES).any(|_| {
+            std::thread::sleep(look / GLANCES);
+            rig.processes().iter().any(|process| !there.contains(process))
+        });
         share = rig.busy().saturating_sub(before).as_secs_f64() / start.elapsed().as_secs_f64();
-        if share < RESTLESS {
+        if share < RESTLESS && !starts {
             return Ok(format!("{:.1} % of a processor", 100.0 * share));
         }
+    }
+    if starts && share < RESTLESS {
+        let message = "processes are started while nothing is asked for: work goes on between calls";
+        return Err(Failure::new(Reason::DeferredWork, message));
     }
     let message = format!(
         "{:.0} % of a processor are busy while nothing is asked for: work goes on between calls (or threads that spin or \

@@ -32,10 +32,12 @@ fn times_are_by_the_graders_clock() {
     // In one run, as what the machine does between two would show in their times.
     let compared = report(&[&of("honest_plain"), &others[0], &others[1], &of("ahead_of_the_clock")], &folder);
     // By itself: it takes from all that it runs beside.
-    let beside_a_hog = report(&[&of("honest_plain"), &of("hog_when_compared")], &folder);
-    let upper = beside_a_hog["comparisons"][0]["high"].as_f64().expect("an interval");
-    // 0.76 to 0.97 where a rival is called beside it (five runs, two processors), 1.19 and 1.27 where it is stopped.
-    assert!(upper > 0.98, "{beside_a_hog}");
+    for hog in ["hog_when_compared", "hog_by_daemon_when_compared"] {
+        let beside_a_hog = report(&[&of("honest_plain"), &of(hog)], &folder);
+        let upper = beside_a_hog["comparisons"][0]["high"].as_f64().expect("an interval");
+        // 0.76 to 0.97 where a rival is called beside it (seven runs, two processors), 1.19 and 1.27 where it is stopped; the daemon 1.06.
+        assert!(upper > 0.98, "{beside_a_hog}");
+    }
     // A third is what the clock of the one shows, and less what the other needs where it knows the answer.
     for (k, name) in others.iter().enumerate() {
         let comparison = &compared["comparisons"][k];

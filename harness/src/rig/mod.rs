@@ -246,7 +246,12 @@ impl Rig {
             beside: (beside.at, beside.len),
         };
         self.clear_note(lay)?;
+        let told = call.weights_changed;
         let pending_us = self.beforehand(&mut call).map_err(|f| self.explained(f, lay, [x, output, weights]))?;
+        if told {
+            // A handle has its copy by now: the caller's may be freed.
+            self.memory.fill(weights.at, weights.len, self.red)?;
+        }
         let (rows, spare_rows) = changes.first_rows(content);
         let handed = Handed { x, rows: &rows, spare, spare_rows: &spare_rows, output, poison: self.poison };
         let done = self.timed(call, &handed);
@@ -366,6 +371,11 @@ impl Rig {
     /// Stops the candidate's process, or lets it go on, so that it takes nothing from others that are timed meanwhile.
     pub fn halt(&self, halted: bool) {
         self.session.halt(halted);
+    }
+
+    /// The candidate's process and everything that it started, by their numbers.
+    pub fn processes(&self) -> Vec<libc::pid_t> {
+        self.session.processes()
     }
 
     /// Processor time that the candidate's process has taken so far.

@@ -143,8 +143,10 @@ pub fn same_runs(runs: &[Run]) -> Result<(), Failure> {
     let points: Vec<(f64, f64)> = long().map(|r| (r.calls as f64 * like(r), r.ours)).collect();
     let marginal = stats::slope(&points);
     let longest = runs.iter().map(|r| r.ours).fold(0.0, f64::max);
+    // Long runs whose events account for their time hide nothing: the short ones of other processes, which wait for no host, may have faster calls.
+    let accounted = median(&long().map(|r| r.device / r.ours.max(1.0)).collect::<Vec<_>>());
     // Where all runs are short, the exchange hides the difference between them.
-    if longest > 20.0 * JITTER_US && each < MARGINAL_SHARE * marginal {
+    if longest > 20.0 * JITTER_US && accounted < MARGINAL_SHARE && each < MARGINAL_SHARE * marginal {
         inconsistent(format!(
             "{each:.2} us a call between events, but by the grader's clock every call more takes {marginal:.2} us"
         ))?;
@@ -313,11 +315,12 @@ mod tests {
         assert!(same_runs(&runs(&[62.0], |us| us)).is_ok());
     }
 
-    /// A process whose host is the slower part makes short runs, another long ones, of calls of 7.5 us.
-    fn short_and_long(device: impl Fn(f64) -> f64) -> Vec<Run> {
+    /// A process whose host is the slower part makes short runs, another long ones, of calls of so many us.
+    fn short_and_long([short, long]: [f64; 2], device: impl Fn(f64) -> f64) -> Vec<Run> {
         let run = |i: usize| {
-            let (process, calls) = (i % 3, if i.is_multiple_of(3) { 1700 + 100 * i } else { 50 + 3 * i });
-            let us = 7.5 * calls as f64;
+            let (process, is_long) = (i % 3, i.is_multiple_of(3));
+            let (calls, us) = if is_long { (1700 + 100 * i, long) } else { (50 + 3 * i, short) };
+            let us = us * calls as f64;
             Run { process, calls, device: device(us), ours: us + 110.0 }
         };
         (0..15).map(run).collect()
@@ -325,11 +328,18 @@ mod tests {
 
     #[test]
     fn what_an_exchange_costs_beside_short_runs_is_not_taken_for_slow_calls() {
-        assert!(same_runs(&short_and_long(|us| us)).is_ok());
-        assert!(same_runs(&short_and_long(|us| 0.93 * us)).is_err());
+        assert!(same_runs(&short_and_long([7.5, 7.5], |us| us)).is_ok());
+        assert!(same_runs(&short_and_long([7.5, 7.5], |us| 0.93 * us)).is_err());
         let mut stretched = runs(&[62.0], |us| 0.93 * us);
         stretched[3].ours *= 6.0;
         assert!(same_runs(&stretched).is_err());
+    }
+
+    /// A handle of one token on an H200: 5.39 us a call where a spin hides the launches, 5.84 where the host was found to be fast enough and was not.
+    #[test]
+    fn short_runs_may_have_faster_calls_than_long_ones_of_another_process() {
+        assert!(same_runs(&short_and_long([5.39, 5.84], |us| us)).is_ok());
+        assert!(same_runs(&short_and_long([5.39, 5.84], |us| 0.93 * us)).is_err());
     }
 
     #[test]
