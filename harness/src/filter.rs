@@ -92,7 +92,7 @@ fn scheduling(grader: pid_t) -> Vec<sock_filter> {
         [libc::SYS_sched_setaffinity, libc::SYS_sched_setscheduler, libc::SYS_sched_setparam, libc::SYS_sched_setattr];
     // Not of groups and users.
     let process = [&aimed(1)[..], &[answer(ALLOWED)]].concat();
-    let priority = [&[load(ARGUMENTS[0]), unless(libc::PRIO_PROCESS as u32, process.len())], &process[..]].concat();
+    let priority = [&[load(ARGUMENTS[0]), unless(libc::PRIO_PROCESS, process.len())], &process[..]].concat();
     let priority = [&priority[..], &[answer(REFUSED)]].concat();
     calls.into_iter().flat_map(|call| of(call, &aimed(0))).chain(of(libc::SYS_setpriority, &priority)).collect()
 }
