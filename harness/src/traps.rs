@@ -169,10 +169,11 @@ pub fn rests(rig: &mut Rig) -> Sprung {
     for look in LOOKS {
         std::thread::sleep(SPINNING);
         let (there, before, start) = (rig.processes(), rig.busy(), Instant::now());
-        starts = (0..GLANCES).any(|_| {
+        starts = false;
+        for _ in 0..GLANCES {
             std::thread::sleep(look / GLANCES);
-            rig.processes().iter().any(|process| !there.contains(process))
-        });
+            starts |= rig.processes().iter().any(|process| !there.contains(process));
+        }
         share = rig.busy().saturating_sub(before).as_secs_f64() / start.elapsed().as_secs_f64();
         if share < RESTLESS && !starts {
             return Ok(format!("{:.1} % of a processor", 100.0 * share));
